@@ -1,0 +1,73 @@
+"""Getting spans out in time: on request, and when the program ends.
+
+At exit our builder must hand over its spans before the provider shuts its processors down. Handlers run last registered
+first, and a provider registers its own when it is made; so ours is registered again whenever a new provider is seen.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from promptpath.instrumentation import pipeline
+from promptpath.instrumentation.builder import builder
+from promptpath.instrumentation.safety import guarded
+
+#: Parts that know of spans lost after they were handed over (the processor of `bootstrap`): reason to count.
+drop_sources: Final[list[Callable[[], dict[str, int]]]] = []
+
+
+def dropped_by_reason() -> dict[str, int]:
+    """Spans lost in this process, by reason."""
+    counts = builder.dropped()
+    for source in drop_sources:
+        for reason, count in source().items():
+            counts[reason] = counts.get(reason, 0) + count
+    return counts
+
+
+def within(timeout_s: float, work: Callable[[], Any]) -> bool:
+    """Do work that has no timeout of its own on another thread; False if it was not done, or failed, in time."""
+    done: list[bool] = []
+
+    @guarded("exit_flush.within")
+    def run() -> None:
+        done.append(work() is not False)
+
+    thread = threading.Thread(target=run, name="promptpath-flush", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # no thread can start any more; a direct call is all that is left
+        run()
+    else:
+        thread.join(max(0.0, timeout_s))
+    return done == [True]
+
+
+def force_flush(timeout_ms: int) -> bool:
+    """See `recorder.force_flush`."""
+    deadline = time.monotonic() + timeout_ms / 1000
+    if builder.drain(timeout_s=max(0.0, timeout_ms / 1000)) < 0:
+        return False
+    provider = pipeline.sdk_provider()
+    if provider is None:
+        return True
+    left_s = deadline - time.monotonic()
+    return within(left_s, lambda: provider.force_flush(max(1, int(left_s * 1000))))
+
+
+@guarded("exit_flush.at_exit")
+def hand_over_at_exit() -> None:
+    """Hand over what waits; the provider's own exit handler, which runs after, exports it."""
+    builder.drain(timeout_s=2.0)
+
+
+def _be_first(_provider: object) -> None:
+    atexit.unregister(hand_over_at_exit)
+    atexit.register(hand_over_at_exit)
+
+
+pipeline.on_new_provider.append(_be_first)
