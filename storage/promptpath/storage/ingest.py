@@ -1,0 +1,114 @@
+"""OTLP into storage: raw protobuf request bodies, decoded by ClickHouse itself.
+
+A batch is one or more request bodies of one signal, concatenated (which by protobuf's rules is again one request). It enters
+the Null table `otlp_<signal>`; the materialized views behind that table take it apart. No Python code touches a span, except
+where a value is nested deeper than those views declare: such a batch is rewritten once, deep values becoming JSON text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from promptpath.storage.errors import StorageError, reason
+from promptpath.storage.nesting import flatten
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+Signal = Literal["traces", "metrics", "logs"]
+
+_PROTOS: Final = Path(__file__).parent / "otlp"
+#: What the views throw on a value that is nested deeper than they declare.
+_TOO_DEEP: Final = "OTLP value nested too deep"
+#: Errors that say "these bytes are no such request" rather than "the database has a problem".
+_BAD_BODY: Final = (
+    "CANNOT_READ_ALL_DATA",
+    "INCORRECT_DATA",
+    "UNKNOWN_PROTOBUF_FORMAT",
+    "PROTOBUF_BAD_CAST",
+    "CANNOT_PARSE",
+)
+
+
+class BadBody(StorageError):
+    """The batch is no OTLP request of its signal: set it aside, or split it to find the bad request."""
+
+
+def insert_traces(client: Client, body: bytes | Path, token: str) -> int:
+    """Stores a batch of spans; see `insert`."""
+    return insert(client, "traces", body, token)
+
+
+def insert_metrics(client: Client, body: bytes | Path, token: str) -> int:
+    """Stores a batch of metrics of all five kinds; see `insert`."""
+    return insert(client, "metrics", body, token)
+
+
+def insert_logs(client: Client, body: bytes | Path, token: str) -> int:
+    """Stores a batch of log records; see `insert`."""
+    return insert(client, "logs", body, token)
+
+
+def insert(client: Client, signal: Signal, body: bytes | Path, token: str) -> int:
+    """Stores one batch, once.
+
+    Args:
+        client: a client that may write.
+        signal: which kind of requests `body` holds.
+        body: concatenated `Export…ServiceRequest` messages, or a file of them.
+        token: names the batch. A batch that is sent again under its token, whole or after a crash half way, is not stored twice.
+
+    Returns:
+        The batch's size in bytes. (Rows are not counted: the database does not say how many a view wrote.)
+
+    Raises:
+        BadBody: the bytes are no such request; nothing is stored.
+        StorageError: the database refused for another reason; try again with the same token.
+    """
+    size = body.stat().st_size if isinstance(body, Path) else len(body)
+    if size == 0:
+        return 0
+    try:
+        _send(client, signal, body, token)
+    except Exception as error:
+        if _TOO_DEEP not in str(error):
+            raise _failure(signal, error) from error
+        data = body.read_bytes() if isinstance(body, Path) else body
+        try:
+            _send(client, signal, flatten(signal, data), token)
+        except Exception as again:
+            raise _failure(signal, again) from again
+    return size
+
+
+def _send(client: Client, signal: Signal, body: bytes | Path, token: str) -> None:
+    settings = {**_settings(signal), "insert_deduplication_token": token}
+    if isinstance(body, Path):
+        with body.open("rb") as file:
+            client.raw_insert(f"otlp_{signal}", insert_block=file, fmt="ProtobufSingle", settings=settings)
+    else:
+        client.raw_insert(f"otlp_{signal}", insert_block=body, fmt="ProtobufSingle", settings=settings)
+
+
+@lru_cache(maxsize=3)
+def _settings(signal: Signal) -> Mapping[str, Any]:
+    return {
+        "format_schema_source": "string",
+        "format_schema": (_PROTOS / "common.proto").read_text() + (_PROTOS / f"{signal}.proto").read_text(),
+        "format_schema_message_name": "Request",
+        "input_format_protobuf_oneof_presence": 1,
+        "output_format_json_escape_forward_slashes": 0,
+        "output_format_json_quote_denormals": 0,
+        "deduplicate_blocks_in_dependent_materialized_views": 1,
+        # Spans with wild timestamps must not hold up the batch that they came in.
+        "throw_on_max_partitions_per_insert_block": 0,
+    }
+
+
+def _failure(signal: Signal, error: Exception) -> StorageError:
+    if any(code in str(error) for code in _BAD_BODY):
+        return BadBody(f"these bytes are no OTLP {signal} request ({reason(error)}): set them aside")
+    return StorageError(f"cannot store {signal} ({reason(error)}): try again with the same token")

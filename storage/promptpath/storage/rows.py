@@ -1,0 +1,177 @@
+"""Rows that are computed elsewhere: prompts (with their per-minute roll-up) and clock offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from promptpath.storage.errors import StorageError, reason
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+_NS: Final = pa.timestamp("ns", "UTC")
+_TEXTS: Final = pa.list_(pa.string())
+
+#: Columns of a prompt in their order, as Arrow types. Times are ns, in UTC; `*_ns` are durations in ns.
+PROMPTS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("prompt_id", pa.string(), nullable=False),
+        pa.field("trace_id", pa.string(), nullable=False),
+        pa.field("root_span_id", pa.string(), nullable=False),
+        pa.field("start_time", _NS, nullable=False),
+        pa.field("end_time", _NS, nullable=False),
+        *(pa.field(name, pa.string(), nullable=False) for name in ("tenant", "service", "model", "operation")),
+        pa.field("streaming", pa.bool_()),
+        *(pa.field(name, pa.string(), nullable=False) for name in ("status", "error_type", "finish_reason")),
+        *(pa.field(f"{name}_tokens", pa.uint32()) for name in ("input", "cached", "output", "reasoning")),
+        pa.field("ttft_ns", pa.int64()),
+        pa.field("ttft_source", pa.string(), nullable=False),
+        pa.field("ttft_engine_ns", pa.int64()),
+        pa.field("e2e_ns", pa.int64(), nullable=False),
+        *(pa.field(name, pa.int64()) for name in ("tpot_ns", "itl_p50_ns", "itl_p99_ns", "itl_max_ns")),
+        pa.field("stalls", pa.uint32()),
+        *(
+            pa.field(f"ttft_{part}_ns", pa.int64())
+            for part in (
+                "network",
+                "gateway",
+                "router",
+                "tokenize",
+                "queue",
+                "prefill",
+                "post",
+                "stream",
+                "unattributed",
+            )
+        ),
+        pa.field("segments.stage", _TEXTS, nullable=False),
+        pa.field("segments.hop", _TEXTS, nullable=False),
+        pa.field("segments.span_id", _TEXTS, nullable=False),
+        pa.field("segments.start_ns", pa.list_(pa.int64()), nullable=False),
+        pa.field("segments.duration_ns", pa.list_(pa.int64()), nullable=False),
+        pa.field("segments.critical", pa.list_(pa.bool_()), nullable=False),
+        pa.field("gaps_us", pa.list_(pa.uint32()), nullable=False),
+        pa.field("gap_tokens", pa.list_(pa.uint16()), nullable=False),
+        pa.field("first_tokens", pa.uint32()),
+        pa.field("first_byte_ns", pa.int64()),
+        pa.field("retry_ns", pa.int64(), nullable=False),
+        *(pa.field(name, pa.string(), nullable=False) for name in ("gaps_source", "request_model")),
+        *(pa.field(name, _TEXTS, nullable=False) for name in ("hops", "hosts", "gpu_uuids")),
+        pa.field("attempts", pa.uint16(), nullable=False),
+        *(pa.field(name, pa.uint32()) for name in ("preemptions", "tcp_rtt_us", "tcp_retransmits")),
+        *(pa.field(name, pa.int64()) for name in ("clock_offset_ns", "clock_error_ns")),
+        pa.field("joined_by", pa.string(), nullable=False),
+        pa.field("completeness", pa.float32()),
+        *(pa.field(name, pa.string(), nullable=False) for name in ("workflow_id", "conversation_id", "agent_name")),
+        *(pa.field(name, pa.float64()) for name in ("cost_usd", "energy_j")),
+        pa.field("assembled_at", _NS, nullable=False),
+    ]
+)
+
+#: Objectives that `prompt_minutes.good` counts against, unless told otherwise.
+SLO_TTFT_NS: Final = 1_000_000_000
+SLO_TPOT_NS: Final = 50_000_000
+
+
+def insert_prompts(
+    client: Client,
+    table: pa.Table,
+    *,
+    trace_ids: Iterable[str] = (),
+    slo_ttft_ns: int = SLO_TTFT_NS,
+    slo_tpot_ns: int = SLO_TPOT_NS,
+) -> int:
+    """Stores prompts; each replaces what was stored under its `prompt_id`, and their minutes are rolled up anew.
+
+    Args:
+        client: a client that may write.
+        table: columns of `PROMPTS_SCHEMA` in any order; times may be ns as int64.
+        trace_ids: all traces that were assembled for this table. A stored prompt of one of them that is not in the table is
+            withdrawn: it turned out to be an attempt or a hop of another. (The traces in the table are always among them.)
+        slo_ttft_ns, slo_tpot_ns: objectives for `prompt_minutes.good`.
+
+    Returns:
+        Rows written.
+
+    Raises:
+        StorageError: a column is missing or of another type, or the database refused.
+    """
+    rows = _conform(table)
+    ids = rows.column("prompt_id").to_pylist()
+    traces = sorted({*trace_ids, *rows.column("trace_id").to_pylist()})
+    try:
+        touched = _withdraw(client, traces, ids)
+        if rows.num_rows:
+            client.insert_arrow("prompts_rows", rows)
+        filled = _minutes(rows.column("start_time"))
+        roll_up(client, touched | filled, slo_ttft_ns=slo_ttft_ns, slo_tpot_ns=slo_tpot_ns)
+    except StorageError:
+        raise
+    except Exception as error:
+        raise StorageError(f"cannot store prompts ({reason(error)}): assemble these traces again") from error
+    return rows.num_rows
+
+
+def roll_up(
+    client: Client, minutes: Iterable[int], *, slo_ttft_ns: int = SLO_TTFT_NS, slo_tpot_ns: int = SLO_TPOT_NS
+) -> None:
+    """Computes `prompt_minutes` anew for some minutes (Unix seconds, multiples of 60) from `prompts`."""
+    wanted = sorted(set(minutes))
+    for first in range(0, len(wanted), 1000):
+        some = wanted[first : first + 1000]
+        client.command(
+            _sql("roll_up"), parameters={"minutes": some, "slo_ttft_ns": slo_ttft_ns, "slo_tpot_ns": slo_tpot_ns}
+        )
+        client.command(_sql("roll_up_empty"), parameters={"minutes": some})
+
+
+def insert_clock_offsets(client: Client, table: pa.Table) -> int:
+    """Stores offsets between hosts: `host_a host_b` (string), `at` (ns, UTC), `offset_ns error_ns` (int64), `pairs` (uint32).
+
+    `offset_ns` is b's clock minus a's.
+    """
+    client.insert_arrow("clock_offsets", table)
+    return table.num_rows
+
+
+def _conform(table: pa.Table) -> pa.Table:
+    missing = [name for name in PROMPTS_SCHEMA.names if name not in table.column_names]
+    if missing:
+        raise StorageError(f"prompts lack the columns {', '.join(missing)}: add them")
+    try:
+        return table.select(PROMPTS_SCHEMA.names).cast(PROMPTS_SCHEMA)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise StorageError(f"prompts have other types than PROMPTS_SCHEMA ({reason(error)}): cast them") from error
+
+
+def _withdraw(client: Client, traces: Sequence[str], keep: Sequence[str]) -> set[int]:
+    """Marks stored prompts of `traces` that are not in `keep` as deleted; returns the minutes of what was stored of them."""
+    minutes: set[int] = set()
+    kept = set(keep)
+    for first in range(0, len(traces), 5000):
+        some = traces[first : first + 5000]
+        stored = client.query(_sql("stored_prompts"), parameters={"traces": some}).result_rows
+        minutes |= {int(minute) for _, minute in stored}
+        gone = [prompt_id for prompt_id, _ in stored if prompt_id not in kept]
+        if gone:
+            client.command(
+                _sql("withdraw_prompts"), parameters={"traces": some, "gone": gone, "now_ns": time.time_ns()}
+            )
+    return minutes
+
+
+def _minutes(times: pa.ChunkedArray) -> set[int]:
+    seconds = pc.divide(times.cast(pa.int64()), 60_000_000_000)
+    return {int(minute) * 60 for minute in pc.unique(seconds).to_pylist()}
+
+
+@lru_cache
+def _sql(name: str) -> str:
+    return (Path(__file__).parent / "sql" / f"{name}.sql").read_text()
