@@ -1,0 +1,125 @@
+"""OTLP over HTTP: `/v1/{traces,metrics,logs}`, and the collector's own `/metrics`, `/healthz`, `/readyz`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from google.protobuf import json_format
+from starlette.requests import ClientDisconnect
+
+from promptpath.collector import otlp, rpc_status, selfmetrics
+from promptpath.collector.intake import Intake, Refusal, response_of
+from promptpath.collector.journal import JournalError
+from promptpath.collector.otlp import JSON, OtlpError, Signal, TooLarge
+
+#: Bodies over this are read in a worker thread, so that one of them does not hold up the others.
+_OFFLOAD_BYTES: Final = 128 << 10
+#: How far past the limit a body is still read (and dropped), so that its sender gets to see the answer.
+_DRAIN_FACTOR: Final = 4
+
+
+def build_app(
+    intake: Intake, metrics: selfmetrics.SelfMetrics, is_ready: Callable[[], str], executor: Executor
+) -> FastAPI:
+    """The application.
+
+    Args:
+        is_ready: says why the collector is not ready to accept, or "" if it is.
+        executor: threads for large bodies.
+    """
+    app = FastAPI(title="Promptpath collector", docs_url=None, redoc_url=None, openapi_url=None)
+    receiver = _Receiver(intake, executor)
+
+    for signal in Signal:
+        app.add_api_route(
+            f"/v1/{signal.value}", receiver.endpoint(signal), methods=["POST"], response_model=None, name=signal.value
+        )
+
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        return Response("ok\n", media_type="text/plain")
+
+    @app.get("/readyz")
+    async def readyz() -> Response:
+        reason = is_ready()
+        return Response(f"{reason or 'ok'}\n", status_code=503 if reason else 200, media_type="text/plain")
+
+    @app.get("/metrics")
+    async def prometheus() -> Response:
+        return Response(metrics.render(), media_type=selfmetrics.CONTENT_TYPE)
+
+    return app
+
+
+class _Receiver:
+    def __init__(self, intake: Intake, executor: Executor) -> None:
+        self._intake = intake
+        self._executor = executor
+
+    def endpoint(self, signal: Signal) -> Callable[[Request], Any]:
+        async def export(request: Request) -> Response:
+            return await self._export(signal, request)
+
+        return export
+
+    async def _export(self, signal: Signal, request: Request) -> Response:
+        started = time.perf_counter()
+        content_type = request.headers.get("content-type", "")
+        encoding = request.headers.get("content-encoding", "")
+        try:
+            otlp.media_type(content_type)
+            body = await _body(request, self._intake.max_body_bytes)
+            if len(body) > _OFFLOAD_BYTES:
+                loop = asyncio.get_running_loop()
+                read = await loop.run_in_executor(
+                    self._executor, self._intake.read, signal, body, content_type, encoding
+                )
+            else:
+                read = self._intake.read(signal, body, content_type, encoding)
+            await asyncio.wrap_future(self._intake.keep(read))
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody is there to read it
+        except (OtlpError, JournalError) as error:
+            return _refusal(self._intake.refused(signal, "http", error), content_type)
+        self._intake.acknowledged(read, "http", started)
+        return _answer(response_of(read), content_type)
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    """The body as it came, at most `limit` bytes of it; more is dropped while it is read."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= limit:
+            chunks.append(chunk)
+        else:
+            chunks.clear()
+            if size > limit * _DRAIN_FACTOR:
+                break
+    if size > limit:
+        raise TooLarge(f"the body has more than {limit} bytes, which is the limit")
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _answer(message: Any, content_type: str, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A protobuf message in the content type of the request (JSON where that was none of ours)."""
+    if content_type.partition(";")[0].strip().lower() == otlp.PROTOBUF:
+        return Response(message.SerializeToString(), status_code=status, media_type=otlp.PROTOBUF, headers=headers)
+    text = json_format.MessageToJson(message, indent=None)
+    return Response(text, status_code=status, media_type=JSON, headers=headers)
+
+
+def _refusal(refusal: Refusal, content_type: str) -> Response:
+    headers = {}
+    if refusal.retry_after_s is not None:
+        headers["Retry-After"] = str(refusal.retry_after_s)
+    if refusal.reason == TooLarge.reason:
+        headers["Connection"] = "close"  # the rest of the body may still be on its way
+    message = rpc_status.status(refusal.rpc_code, refusal.message, retry_after_s=refusal.retry_after_s)
+    return _answer(message, content_type, status=refusal.http_status, headers=headers)

@@ -1,0 +1,92 @@
+"""What both receivers do with a body: read it, hand it to the journal, count."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from promptpath.collector.journal import Journal, JournalError, JournalFull
+from promptpath.collector.otlp import OtlpError, Reader, Request, Signal
+from promptpath.collector.otlp.errors import RESOURCE_EXHAUSTED, UNAVAILABLE
+from promptpath.collector.selfmetrics import SelfMetrics
+
+Protocol = Literal["http", "grpc"]
+#: What a sender that meets a full journal or a failing disk is told to wait.
+RETRY_AFTER_S: Final = 1
+_TOO_MANY_REQUESTS: Final = 429
+_SERVICE_UNAVAILABLE: Final = 503
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request was not taken, as HTTP and gRPC say it. `retry_after_s` is None where a retry cannot help."""
+
+    http_status: int
+    rpc_code: int
+    reason: str
+    message: str
+    retry_after_s: int | None
+
+
+class Intake:
+    """Reads bodies and puts requests into the journal. Used by several threads at once."""
+
+    def __init__(self, reader: Reader, journal: Journal, metrics: SelfMetrics, *, max_body_bytes: int) -> None:
+        self.max_body_bytes = max_body_bytes
+        self._reader = reader
+        self._journal = journal
+        self._metrics = metrics
+
+    def read(self, signal: Signal, body: bytes, content_type: str, content_encoding: str = "") -> Request:
+        """Decompresses, converts and checks.
+
+        Raises:
+            OtlpError: the request is refused for good.
+        """
+        return self._reader.read(
+            signal, body, content_type=content_type, content_encoding=content_encoding, max_bytes=self.max_body_bytes
+        )
+
+    def keep(self, request: Request) -> Future[None]:
+        """Journals a request; the future is done once it is durable.
+
+        Raises:
+            JournalError: not now.
+        """
+        if request.items == 0:  # an empty request is fine, and nothing to keep
+            done: Future[None] = Future()
+            done.set_result(None)
+            return done
+        return self._journal.append(request)
+
+    def acknowledged(self, request: Request, protocol: Protocol, started: float) -> None:
+        """Counts a request that is durable. `started`: `time.perf_counter()` at its arrival."""
+        signal = request.signal.value
+        self._metrics.add("requests_total", 1, signal, protocol)
+        self._metrics.add("received_items_total", request.items, signal, protocol)
+        self._metrics.add("received_bytes_total", len(request.body), signal, protocol)
+        if request.rejected:
+            self._metrics.add("rejected_items_total", request.rejected, signal, protocol)
+        self._metrics.observe_ack(time.perf_counter() - started)
+
+    def refused(self, signal: Signal, protocol: Protocol, error: OtlpError | JournalError) -> Refusal:
+        """Counts a refusal and says how to answer it."""
+        if isinstance(error, OtlpError):
+            refusal = Refusal(error.http_status, error.rpc_code, error.reason, str(error), None)
+        elif isinstance(error, JournalFull):
+            refusal = Refusal(_TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED, "full", str(error), RETRY_AFTER_S)
+        else:
+            refusal = Refusal(_SERVICE_UNAVAILABLE, UNAVAILABLE, "unavailable", str(error), RETRY_AFTER_S)
+        self._metrics.add("refused_requests_total", 1, signal.value, protocol, refusal.reason)
+        return refusal
+
+
+def response_of(request: Request) -> object:
+    """The export response: empty, or a partial success that says what was taken out and why."""
+    response = request.signal.response()
+    if request.rejected:
+        setattr(response.partial_success, request.signal.rejected_field, request.rejected)
+        response.partial_success.error_message = f"{request.rejected} invalid, the first: {request.message}"
+    return response

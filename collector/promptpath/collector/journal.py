@@ -1,0 +1,321 @@
+"""The journal: requests are durable here before they are acknowledged, and stay until storage has them.
+
+Requests of one signal are appended to a **segment**; a segment is later one insert and one deduplication token. Many
+requests share one `fdatasync` (group commit, in a thread). A sealed segment is never changed again, so that inserting
+it twice after a crash is told apart by its token.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from promptpath.collector import segments
+from promptpath.collector.otlp import Request, Signal
+from promptpath.collector.segments import OpenSegment, Segment
+
+_log = logging.getLogger(__name__)
+
+_LOCK_NAME: Final = "journal.lock"
+_TORN_DIR: Final = "torn"
+#: Most requests that one group of writes takes, and the bytes that may wait for it.
+_MAX_GROUP: Final = 1024
+_MAX_PENDING_BYTES: Final = 256 << 20
+
+
+class JournalError(Exception):
+    """A request cannot be kept now; the sender is asked to come back."""
+
+
+class JournalFull(JournalError):
+    """The backlog has reached its limit: storage is slower than the senders, or does not answer."""
+
+
+class JournalUnavailable(JournalError):
+    """The disk refuses, or the collector is stopping."""
+
+
+@dataclass(frozen=True)
+class JournalLimits:
+    """When a segment is full, and how much may wait.
+
+    `segment_items` and `segment_age_s` make a segment ready to be stored; while the writer is busy it grows on, up to
+    `segment_max_items` and `segment_max_bytes`, so that inserts get larger as the load does.
+    """
+
+    max_bytes: int = 1 << 30
+    segment_items: int = 10_000
+    segment_age_s: float = 0.2
+    segment_max_items: int = 40_000
+    segment_max_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True)
+class JournalState:
+    """What the journal holds now. `oldest_age_s` is 0 when it is empty."""
+
+    bytes: int
+    segments: int
+    items: int
+    pending_requests: int
+    oldest_age_s: float
+    syncs: int
+    torn_bytes: int
+
+
+@dataclass(slots=True)
+class _Pending:
+    request: Request
+    done: Future[None]
+
+
+class Journal:
+    """A directory of segments. `append` may be called from any thread; one reader takes segments out with `take`."""
+
+    def __init__(self, directory: Path, limits: JournalLimits | None = None) -> None:
+        """Opens the directory, cuts what a crash tore off, and makes what it holds available to `take`.
+
+        Raises:
+            JournalUnavailable: the directory cannot be used, or another process has it open.
+        """
+        self.directory = directory
+        self._limits = limits or JournalLimits()
+        self._wake = threading.Condition()
+        self._pending: deque[_Pending] = deque()
+        self._pending_bytes = 0
+        self._open: dict[Signal, OpenSegment] = {}
+        self._sealed: deque[Segment] = deque()
+        self._taken: dict[str, Segment] = {}
+        self._stored_bytes = 0
+        self._syncs = 0
+        self._torn_bytes = 0
+        self._closing = False
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._lock_fd = os.open(directory / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise JournalUnavailable(
+                f"cannot use the journal directory {directory} ({error.strerror}): use one that you may write"
+            ) from error
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock_fd)
+            os.close(self._directory_fd)
+            raise JournalUnavailable(
+                f"another process has the journal {directory} open: stop it, or use another directory"
+            ) from error
+        self._recover()
+        self._committer = threading.Thread(target=self._commit_loop, name="journal-commit", daemon=True)
+        self._committer.start()
+
+    def append(self, request: Request) -> Future[None]:
+        """Takes a request; the future is done once it is on disk.
+
+        Raises:
+            JournalFull: over the limit of bytes.
+            JournalUnavailable: closed. A disk that refuses shows as this exception in the future.
+        """
+        size = len(request.body) + segments.FRAME_BYTES
+        pending = _Pending(request, Future())
+        with self._wake:
+            if self._closing:
+                raise JournalUnavailable("the collector is stopping")
+            if self._stored_bytes + self._pending_bytes + size > self._limits.max_bytes:
+                raise JournalFull(f"the journal holds its limit of {self._limits.max_bytes} bytes")
+            if self._pending_bytes + size > _MAX_PENDING_BYTES and self._pending:
+                raise JournalFull(f"{self._pending_bytes} bytes are waiting for the disk")
+            self._pending.append(pending)
+            self._pending_bytes += size
+            if len(self._pending) == 1:
+                self._wake.notify_all()
+        return pending.done
+
+    def take(self, *, flush: bool = False, timeout_s: float = 0.0) -> Segment | None:
+        """The oldest segment that is ready to be stored, or None after `timeout_s`.
+
+        A segment is ready when it is full or old enough; with `flush` any that holds something is. It stays in the
+        journal until `discard`, or becomes available again by `put_back`.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._wake:
+            while True:
+                if self._sealed:
+                    segment = self._sealed.popleft()
+                    self._taken[segment.token] = segment
+                    return segment
+                due = self._due(flush)
+                if due is not None:
+                    self._seal(due)
+                    continue
+                wait_s = min(deadline - time.monotonic(), self._until_due())
+                if wait_s <= 0 and time.monotonic() >= deadline:
+                    return None
+                self._wake.wait(max(wait_s, 0.001))
+
+    def discard(self, segment: Segment) -> None:
+        """Storage has it, durably: the file goes."""
+        # Not synced: a file that comes back after a power cut is stored again under the same token, to no effect.
+        segment.path.unlink(missing_ok=True)
+        with self._wake:
+            self._taken.pop(segment.token, None)
+            self._stored_bytes -= segment.size
+
+    def put_back(self, segment: Segment) -> None:
+        """Not stored after all: it is the next one again."""
+        with self._wake:
+            self._taken.pop(segment.token, None)
+            self._sealed.appendleft(segment)
+            self._wake.notify_all()
+
+    def is_empty(self) -> bool:
+        """Whether storage has everything that was acknowledged."""
+        with self._wake:
+            return not (self._pending_bytes or self._open or self._sealed or self._taken)
+
+    def state(self) -> JournalState:
+        """Figures for self-observation."""
+        with self._wake:
+            held: list[OpenSegment | Segment] = [*self._open.values(), *self._sealed, *self._taken.values()]
+            oldest_ns = min((segment.created_ns for segment in held), default=0)
+            return JournalState(
+                bytes=self._stored_bytes + self._pending_bytes,
+                segments=len(held),
+                items=sum(segment.items for segment in held),
+                pending_requests=len(self._pending),
+                oldest_age_s=max(time.time_ns() - oldest_ns, 0) / 1e9 if held else 0.0,
+                syncs=self._syncs,
+                torn_bytes=self._torn_bytes,
+            )
+
+    def stop_accepting(self) -> None:
+        """Refuses new requests and returns when everything taken is on disk."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+        self._committer.join()
+
+    def close(self) -> None:
+        """Stops accepting and lets the directory go. What is left is found again at the next start."""
+        self.stop_accepting()
+        with self._wake:
+            for segment in self._open.values():
+                segment.close()
+            self._open.clear()
+            if self._lock_fd >= 0:
+                os.close(self._lock_fd)
+                os.close(self._directory_fd)
+                self._lock_fd = -1
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        for path in sorted(self.directory.glob(f"*{segments.SUFFIX}")):
+            scan = segments.scan(path)
+            if scan.torn:
+                self._torn_bytes += len(scan.torn)
+                _log.warning(
+                    "%s: %d bytes after the last whole request set aside in %s/", path.name, len(scan.torn), _TORN_DIR
+                )
+                torn_dir = self.directory / _TORN_DIR
+                torn_dir.mkdir(exist_ok=True)
+                (torn_dir / f"{path.stem}.bin").write_bytes(scan.torn)
+                os.truncate(path, scan.segment.size)
+            if scan.segment.items == 0 and not scan.segment.requests:
+                path.unlink()
+                continue
+            self._sealed.append(scan.segment)
+            self._stored_bytes += scan.segment.size
+        if self._sealed:
+            _log.info("journal: %d segments, %d bytes to store from before", len(self._sealed), self._stored_bytes)
+
+    # --- sealing (under the lock) -------------------------------------------------------------------------------------
+
+    def _due(self, flush: bool) -> Signal | None:
+        for signal, segment in self._open.items():
+            if flush or segment.items >= self._limits.segment_items or segment.age_s() >= self._limits.segment_age_s:
+                return signal
+        return None
+
+    def _until_due(self) -> float:
+        """Seconds until some open segment is old enough."""
+        return min((self._limits.segment_age_s - s.age_s() for s in self._open.values()), default=float("inf"))
+
+    def _seal(self, signal: Signal) -> None:
+        segment = self._open.pop(signal)
+        segment.close()
+        if segment.requests:
+            self._sealed.append(segment.sealed())
+
+    # --- committing (its own thread) ----------------------------------------------------------------------------------
+
+    def _commit_loop(self) -> None:
+        while True:
+            with self._wake:
+                while not self._pending and not self._closing:
+                    self._wake.wait()
+                if not self._pending:
+                    return
+                group = [self._pending.popleft() for _ in range(min(len(self._pending), _MAX_GROUP))]
+            self._commit(group)
+
+    def _commit(self, group: list[_Pending]) -> None:
+        by_signal: dict[Signal, list[_Pending]] = {}
+        for pending in group:
+            by_signal.setdefault(pending.request.signal, []).append(pending)
+        for signal, members in by_signal.items():
+            failure: JournalUnavailable | None = None
+            try:
+                self._write(signal, [member.request for member in members])
+            except OSError as error:
+                failure = JournalUnavailable(f"the journal cannot be written: {error.strerror or error}")
+                _log.error("journal: %s", failure)
+            with self._wake:
+                self._pending_bytes -= sum(len(m.request.body) + segments.FRAME_BYTES for m in members)
+                self._wake.notify_all()
+            for member in members:
+                if failure is None:
+                    member.done.set_result(None)
+                else:
+                    member.done.set_exception(failure)
+
+    def _write(self, signal: Signal, requests: list[Request]) -> None:
+        """Appends and syncs. While it is written, a segment is out of reach of `take`."""
+        with self._wake:
+            segment = self._open.pop(signal, None)
+        try:
+            if segment is None:
+                segment = OpenSegment.create(self.directory, signal)
+                os.fsync(self._directory_fd)
+            written = segment.append(requests)
+        except OSError:
+            if segment is not None:
+                self._retire(segment)
+            raise
+        with self._wake:
+            self._syncs += 1
+            self._stored_bytes += written
+            if segment.items >= self._limits.segment_max_items or segment.size >= self._limits.segment_max_bytes:
+                segment.close()
+                self._sealed.append(segment.sealed())
+            else:
+                self._open[signal] = segment
+
+    def _retire(self, segment: OpenSegment) -> None:
+        """After a failed write or sync nothing is known of the pages behind it: no more goes into this file."""
+        segment.cut()
+        segment.close()
+        with self._wake:
+            if segment.requests:
+                self._sealed.append(segment.sealed())
+            else:
+                segment.path.unlink(missing_ok=True)
