@@ -6,7 +6,6 @@ thread sleeps without a timeout while nothing happens. What does not fit in the 
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
@@ -14,6 +13,8 @@ from collections import deque
 from typing import Final
 
 from promptpath.instrumentation import live, pipeline
+from promptpath.instrumentation.counter import Counter
+from promptpath.instrumentation.exporting import has_room
 from promptpath.instrumentation.live import LiveSpan
 from promptpath.instrumentation.readable import hand_over
 from promptpath.instrumentation.safety import note_failure
@@ -22,26 +23,15 @@ from promptpath.instrumentation.safety import note_failure
 _INTERVAL_S: Final = 0.05
 #: Rounds without work before the thread sleeps until it is woken.
 _IDLE_ROUNDS: Final = 4
+#: Spans handed over between two looks at whether the processors have room.
+_ROOM_EVERY: Final = 32
 #: Spans built before other threads get a turn, so that building never holds up an event loop for long.
 _TURN: Final = 4
 
 
-class Counter:
-    """A counter that any thread may raise without a lock, also from a finaliser that interrupts another raise."""
-
-    __slots__ = ("_next",)
-
-    def __init__(self) -> None:
-        self._next = itertools.count()
-
-    def add(self) -> None:
-        """One more."""
-        next(self._next)
-
-    @property
-    def value(self) -> int:
-        """How many so far."""
-        return int(self._next.__reduce__()[1][0])
+def _sdk_has_room() -> bool:
+    provider = pipeline.sdk_provider()
+    return provider is None or has_room(getattr(provider, "_active_span_processor", None))
 
 
 class Builder:
@@ -53,6 +43,7 @@ class Builder:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
+        self.has_room = _sdk_has_room
         self.handed = 0
         self.queue_full = Counter()
         self.no_provider = Counter()
@@ -109,7 +100,7 @@ class Builder:
         while True:
             self._wake.wait(_INTERVAL_S)
             self._wake.clear()
-            if self.drain():
+            if self.drain() or self._queue:
                 idle_rounds = 0
                 continue
             idle_rounds += 1
@@ -123,7 +114,14 @@ class Builder:
             idle_rounds = 0
 
     def drain(self, timeout_s: float = -1) -> int:
-        """Build and hand over what waits now; returns how many spans, -1 if another drain did not finish in time."""
+        """Build and hand over what waits, as far as the span processors have room.
+
+        Args:
+            timeout_s: how long to wait for another drain to finish [s]; forever if negative.
+
+        Returns:
+            How many spans were taken from the queue; -1 if another drain did not finish in time.
+        """
         if not self._draining.acquire(timeout=timeout_s):
             return -1
         try:
@@ -135,6 +133,9 @@ class Builder:
         done = 0
         queue = self._queue
         for _ in range(len(queue)):
+            # What the processors have no room for waits here, where the queue is longer and a loss is counted.
+            if done % _ROOM_EVERY == 0 and not self.has_room():
+                break
             try:
                 span = queue.popleft()
             except IndexError:
@@ -149,6 +150,11 @@ class Builder:
             if done % _TURN == 0:
                 time.sleep(0)
         return done
+
+    @property
+    def waiting(self) -> int:
+        """Ended spans that have not been handed over."""
+        return len(self._queue)
 
     def dropped(self) -> dict[str, int]:
         """Spans that were not handed over, by reason."""

@@ -10,12 +10,15 @@ import atexit
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from promptpath.instrumentation import pipeline
 from promptpath.instrumentation.builder import builder
 from promptpath.instrumentation.safety import guarded
 
+#: How long the exit of the program may wait for our hand-over [s].
+_AT_EXIT_S: Final = 2.0
 #: Parts that know of spans lost after they were handed over (the processor of `bootstrap`): reason to count.
 drop_sources: Final[list[Callable[[], dict[str, int]]]] = []
 
@@ -50,19 +53,27 @@ def within(timeout_s: float, work: Callable[[], Any]) -> bool:
 def force_flush(timeout_ms: int) -> bool:
     """See `recorder.force_flush`."""
     deadline = time.monotonic() + timeout_ms / 1000
-    if builder.drain(timeout_s=max(0.0, timeout_ms / 1000)) < 0:
-        return False
-    provider = pipeline.sdk_provider()
-    if provider is None:
-        return True
-    left_s = deadline - time.monotonic()
-    return within(left_s, lambda: provider.force_flush(max(1, int(left_s * 1000))))
+    while True:
+        left_s = max(0.0, deadline - time.monotonic())
+        if builder.drain(timeout_s=left_s) < 0:
+            return False
+        provider = pipeline.sdk_provider()
+        if provider is None:
+            return True
+        if not within(left_s, partial(provider.force_flush, max(1, int(left_s * 1000)))):
+            return False
+        # The processors may have had no room for all of it at once.
+        if not builder.waiting:
+            return True
 
 
 @guarded("exit_flush.at_exit")
 def hand_over_at_exit() -> None:
     """Hand over what waits; the provider's own exit handler, which runs after, exports it."""
-    builder.drain(timeout_s=2.0)
+    deadline = time.monotonic() + _AT_EXIT_S
+    while builder.waiting and time.monotonic() < deadline:
+        if not builder.drain(timeout_s=_AT_EXIT_S):
+            time.sleep(0.01)
 
 
 def _be_first(_provider: object) -> None:

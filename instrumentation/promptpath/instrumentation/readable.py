@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -110,7 +109,6 @@ def hand_over(span: LiveSpan) -> None:
     tracer.span_processor.on_end(build(span, tracer))
 
 
-def replace_in_child(service_instance_id: str) -> None:
-    """In a forked child: the resource's process id and instance id become the child's."""
-    overlay.update({semconv.PROCESS_PID: os.getpid(), semconv.SERVICE_INSTANCE_ID: service_instance_id})
+def forget_resources() -> None:
+    """Forget the resources made with an earlier overlay."""
     _resources.clear()

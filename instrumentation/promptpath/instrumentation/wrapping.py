@@ -21,7 +21,7 @@ from promptpath.instrumentation.safety import note_failure
 Wrapper = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
 
 _log: Final = logging.getLogger("promptpath")
-_lock: Final = threading.RLock()
+_lock: Final = threading.Lock()
 
 
 class _Patch:
@@ -116,26 +116,30 @@ def wrap(owner: object, name: str, wrapper: Wrapper, *, group: str | None = None
     group = group or _caller()
     patch = _Patch(owner, name, wrapper)
     with _lock:
-        for other in _patches.get(group, ()):
-            if (other.owner is owner or other.owner == owner) and other.name == name and other.is_active():
-                return True
-        if not isinstance(owner, str):
-            done = patch.apply(owner)
-        elif owner in sys.modules:
-            done = patch.apply(sys.modules[owner])
-        else:
-            done = True
-            wrapt.register_post_import_hook(patch.apply, owner)
-        if done:
-            _patches.setdefault(group, []).append(patch)
+        patches = _patches.setdefault(group, [])
+        if any(other.owner == owner and other.name == name and other.is_active() for other in patches):
+            return True
+        patches.append(patch)
+    # Outside the lock: looking an attribute up may import.
+    if not isinstance(owner, str):
+        done = patch.apply(owner)
+    elif owner in sys.modules:
+        done = patch.apply(sys.modules[owner])
+    else:
+        wrapt.register_post_import_hook(patch.apply, owner)
+        done = True
+    if not done:
+        with _lock:
+            patches.remove(patch)
     return done
 
 
 def unwrap_all(group: str | None = None) -> None:
     """Take off all patches of a group (by default those of the calling module), last first."""
     with _lock:
-        for patch in reversed(_patches.pop(group or _caller(), [])):
-            patch.undo()
+        patches = _patches.pop(group or _caller(), [])
+    for patch in reversed(patches):
+        patch.undo()
 
 
 def skipped() -> list[str]:
