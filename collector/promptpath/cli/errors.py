@@ -1,0 +1,48 @@
+"""How a command says that it cannot do what it was asked: one line, exit code 2, no traceback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+
+class Wrong(click.ClickException):
+    """What the user can put right. The message is made one line, and says what to do."""
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+#: Exceptions of other parts whose message is already one line that says what to do. They are looked up only where their
+#: module is loaded, so that a light command loads none of them.
+_ONE_LINERS = (
+    ("promptpath.storage.errors", "StorageError"),
+    ("promptpath.collector.errors", "CollectorError"),
+    ("promptpath.collector.errors", "PortTaken"),
+    ("promptpath.cli.demo.model", "ModelNotFound"),
+    ("clickhouse_connect.driver.exceptions", "DatabaseError"),
+    ("clickhouse_connect.driver.exceptions", "OperationalError"),
+)
+
+
+def one_line(failure: BaseException) -> str | None:
+    """The message to print for `failure`, or None if it is a fault in the program."""
+    if isinstance(failure, click.ClickException):
+        return failure.format_message()
+    for name in _known(failure):
+        return name
+    if isinstance(failure, OSError) and failure.strerror:
+        where = f"{failure.filename}: " if failure.filename else ""
+        return f"{where}{failure.strerror}"
+    return None
+
+
+def _known(failure: BaseException) -> Iterator[str]:
+    for module, name in _ONE_LINERS:
+        kind = getattr(sys.modules.get(module), name, None)
+        if isinstance(kind, type) and isinstance(failure, kind):
+            yield " ".join(str(failure).split())

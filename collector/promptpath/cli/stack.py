@@ -1,0 +1,131 @@
+"""What `up` and `demo` share: a collector and a dashboard, each in its own process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from promptpath.cli import dashboard, ports
+from promptpath.cli.errors import Wrong
+from promptpath.cli.options import default_env, option, storage_option
+from promptpath.cli.processes import Child, ChildDied, Children, answers_http
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+PORT = click.IntRange(0, 65535)
+
+#: How long a part may take to start, in seconds; imports on a busy two-core machine are slow.
+START_S = 90.0
+
+
+@dataclass(frozen=True)
+class StackOptions:
+    """Where everything is: the options of `up`, ports decided."""
+
+    storage: str | None
+    host: str
+    http_port: int
+    grpc_port: int
+    sql_port: int
+    dashboard_port: int
+
+    @property
+    def otlp_url(self) -> str:
+        """Where programs send OTLP over HTTP."""
+        return f"http://{self.host}:{self.http_port}"
+
+    @property
+    def sql_url(self) -> str:
+        """The storage URL for everyone but the collector."""
+        return self.storage if self.on_server else f"clickhouse://{self.host}:{self.sql_port}/promptpath"  # type: ignore[return-value]
+
+    @property
+    def on_server(self) -> bool:
+        """Whether the store is a ClickHouse server, so that the collector serves no SQL of its own."""
+        return self.storage is not None and not self.storage.startswith("chdb:")
+
+    @property
+    def dashboard_url(self) -> str:
+        """What to open in a browser."""
+        return f"http://{self.host}:{self.dashboard_port}"
+
+    def with_ports(self) -> StackOptions:
+        """Every port checked, and each 0 replaced by a free one.
+
+        Raises:
+            Wrong: a port is taken; the message names its option.
+        """
+        return replace(
+            self,
+            http_port=ports.claim(self.host, self.http_port, "--http-port"),
+            grpc_port=ports.claim(self.host, self.grpc_port, "--grpc-port"),
+            sql_port=0 if self.on_server else ports.claim(self.host, self.sql_port, "--sql-port"),
+            dashboard_port=ports.claim(self.host, self.dashboard_port, "--dashboard-port"),
+        )
+
+
+def receiver_options(function: _F) -> _F:
+    """The options of whatever runs a collector."""
+    for decorate in reversed(
+        (
+            storage_option,
+            option("--host", default="127.0.0.1", help="The address to listen on."),
+            option("--http-port", type=PORT, default=4318, help="OTLP over HTTP; 0: any free one."),
+            option("--grpc-port", type=PORT, default=4317, help="OTLP over gRPC; 0: any free one."),
+            option("--sql-port", type=PORT, default=8123, help="ClickHouse's HTTP interface to an embedded store."),
+        )
+    ):
+        function = decorate(function)
+    return function
+
+
+def dashboard_port_option(function: _F) -> _F:
+    """The option of whatever runs a dashboard."""
+    return option("--dashboard-port", type=PORT, default=8501, help="The dashboard; 0: any free one.")(function)
+
+
+def logs_dir(storage: str | None) -> Path:
+    """Where the processes' logs go: beside an embedded store, else beside the default one.
+
+    Raises:
+        StorageError: the URL is none, or the data directory cannot be written.
+    """
+    from promptpath.storage import owner
+    from promptpath.storage.connection import data_dir
+
+    return owner.prepare_directory(data_dir(storage) or data_dir(None) or Path.cwd()) / "logs"
+
+
+def start(children: Children, options: StackOptions, say: Callable[[str], None]) -> tuple[Child, Child]:
+    """Starts the collector, then the dashboard, and waits until both answer.
+
+    Raises:
+        ChildDied, TimeoutError: one does not start.
+    """
+    argv = [sys.executable, "-m", "promptpath.cli", "collector", "--host", options.host]
+    argv += ["--http-port", str(options.http_port), "--grpc-port", str(options.grpc_port)]
+    if not options.on_server:
+        argv += ["--sql-port", str(options.sql_port)]
+    if options.storage is not None:
+        argv += ["--storage", options.storage]
+    say("starting the collector")
+    collector = children.start("collector", argv, default_env())
+    say("starting the dashboard")
+    board = children.start(
+        "dashboard",
+        dashboard.argv(options.host, options.dashboard_port),
+        dashboard.environment(options.sql_url),
+    )
+    children.wait_until(lambda: answers_http(f"{options.otlp_url}/readyz"), "the collector", START_S)
+    children.wait_until(lambda: answers_http(f"{options.dashboard_url}/_stcore/health"), "the dashboard", START_S)
+    return collector, board
+
+
+def explain(failure: ChildDied) -> Wrong:
+    """A child's end as our own error: what it said, if that was meant for the user."""
+    return Wrong(failure.own_words or str(failure))

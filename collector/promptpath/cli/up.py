@@ -1,0 +1,46 @@
+"""`promptpath up`: the collector and the dashboard, together."""
+
+from __future__ import annotations
+
+import click
+
+from promptpath.cli import stack
+from promptpath.cli.extras import need
+from promptpath.cli.options import command
+from promptpath.cli.processes import ChildDied, Children, sigterm_as_ctrl_c
+
+
+@command("up")
+@stack.receiver_options
+@stack.dashboard_port_option
+def up(storage: str | None, host: str, http_port: int, grpc_port: int, sql_port: int, dashboard_port: int) -> None:
+    """Starts the collector and the dashboard, and ends both with Ctrl-C."""
+    need("up", "collector", "dashboard")
+    logs = stack.logs_dir(storage)
+    options = stack.StackOptions(storage, host, http_port, grpc_port, sql_port, dashboard_port).with_ports()
+    with sigterm_as_ctrl_c():
+        serving = False
+        try:
+            with Children(logs) as children:
+                stack.start(children, options, lambda text: click.echo(f"{text} ...", err=True))
+                click.echo(addresses(options))
+                serving = True
+                children.watch()
+        except ChildDied as failure:
+            raise stack.explain(failure) from None
+        except KeyboardInterrupt:
+            if not serving:
+                raise
+            click.echo("stopped", err=True)
+
+
+def addresses(options: stack.StackOptions) -> str:
+    """What listens where, one a line."""
+    lines = [
+        ("dashboard", options.dashboard_url),
+        ("OTLP/HTTP", options.otlp_url),
+        ("OTLP/gRPC", f"{options.host}:{options.grpc_port}"),
+    ]
+    if not options.on_server:
+        lines.append(("SQL", f"http://{options.host}:{options.sql_port} (ClickHouse's HTTP interface)"))
+    return "\n".join(f"{name:<10} {where}" for name, where in lines)
