@@ -78,12 +78,17 @@ def _make_provider() -> None:
     _own = provider
     _install(provider)
     termination.shut_down_at_exit(provider.shutdown)
+    termination.is_in_vain = _is_in_vain
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _exporter(name: str) -> Any:
     return load_exporter("traces", name)()
+
+
+def _is_in_vain() -> bool:
+    return bool(_processors) and all(processor.exporter.outage.is_down for processor in _processors)
 
 
 def _install(provider: TracerProvider) -> None:

@@ -19,6 +19,9 @@ from promptpath.instrumentation.safety import guarded
 
 #: How long the exit of the program may wait for our hand-over [s].
 _AT_EXIT_S: Final = 2.0
+#: How often to ask whether a wait is in vain, and how much longer to wait if it is [s].
+_LOOK_S: Final = 0.02
+_IN_VAIN_S: Final = 0.3
 #: Parts that know of spans lost after they were handed over (the processor of `bootstrap`): reason to count.
 drop_sources: Final[list[Callable[[], dict[str, int]]]] = []
 
@@ -32,8 +35,17 @@ def dropped_by_reason() -> dict[str, int]:
     return counts
 
 
-def within(timeout_s: float, work: Callable[[], Any]) -> bool:
-    """Do work that has no timeout of its own on another thread; False if it was not done, or failed, in time."""
+def within(timeout_s: float, work: Callable[[], Any], *, in_vain: Callable[[], bool] | None = None) -> bool:
+    """Do work that has no timeout of its own on another thread.
+
+    Args:
+        timeout_s: how long to wait for it [s].
+        work: what to do; a result of False is a failure.
+        in_vain: asked meanwhile; once it says True, only a little longer is waited.
+
+    Returns:
+        False if it was not done, or failed, in time; then it goes on by itself.
+    """
     done: list[bool] = []
 
     @guarded("exit_flush.within")
@@ -45,8 +57,19 @@ def within(timeout_s: float, work: Callable[[], Any]) -> bool:
         thread.start()
     except RuntimeError:  # no thread can start any more; a direct call is all that is left
         run()
-    else:
-        thread.join(max(0.0, timeout_s))
+        return done == [True]
+    deadline = time.monotonic() + max(0.0, timeout_s)
+    while thread.is_alive():
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            break
+        if in_vain is None:
+            thread.join(left_s)
+        else:
+            thread.join(min(left_s, _LOOK_S))
+            if in_vain():
+                deadline = min(deadline, time.monotonic() + _IN_VAIN_S)
+                in_vain = None
     return done == [True]
 
 

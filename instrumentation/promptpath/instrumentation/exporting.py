@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -45,20 +46,24 @@ _SCHEDULE_DELAY_MS: Final = 500
 
 
 class _Quiet(threading.local):
-    """Whether this thread is inside an export (or hand-over) of ours, and the last thing that was said there."""
+    """Whether this thread is inside an export (or hand-over) of ours, and what takes the warnings said there."""
 
-    on = False
-    said = ""
+    hear: Callable[[str], None] | None = None
 
 
 _quiet: Final = _Quiet()
 
 
 def _keep_quiet(record: logging.LogRecord) -> bool:
-    if not _quiet.on or record.levelno < logging.WARNING:
+    hear = _quiet.hear
+    if hear is None or record.levelno < logging.WARNING:
         return True
-    _quiet.said = record.getMessage()
+    hear(record.getMessage())
     return False
+
+
+def _ignore(_message: str) -> None:
+    """For warnings that are counted elsewhere."""
 
 
 def exporter_names(signal: str) -> list[str]:
@@ -93,51 +98,60 @@ class Outage:
 
     Args:
         what: what is sent, in the plural: `spans`.
+        endpoint: says where to.
+
+    Attributes:
+        is_down: the last attempt has failed, or the one that is running is in a retry.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, endpoint: Callable[[], str]) -> None:
         self._what = what
-        self._is_down = False
+        self._endpoint = endpoint
+        self.is_down = False
         self.sent = 0
         self.lost = 0
         self.last_error = ""
         for name in _LOGGERS:
             logging.getLogger(name).addFilter(_keep_quiet)
 
-    def attempt(self, send: Callable[[], bool], count: int, endpoint: Callable[[], str]) -> bool:
+    def attempt(self, send: Callable[[], bool], count: int) -> bool:
         """Send a batch of so many; False if that failed. Never raises."""
-        _quiet.on, _quiet.said = True, ""
+        _quiet.hear = self._trouble
         try:
             worked = send()
-            said = _quiet.said
         except Exception as error:
             worked = False
-            said = f"{type(error).__name__}: {error}"
+            self._trouble(f"{type(error).__name__}: {error}")
         finally:
-            _quiet.on = False
+            _quiet.hear = None
         if worked:
             self.sent += count
-            if self._is_down:
-                self._is_down = False
+            if self.is_down:
+                self.is_down = False
                 _log.info("promptpath: %s are being sent again; %d were lost", self._what, self.lost)
-            return True
-        self.lost += count
-        self.last_error = said or "no reason given"
-        if not self._is_down:
-            self._is_down = True
-            _log.warning(
-                "promptpath: %s cannot be sent to %s (%s). The program is not affected; what is lost is counted, and "
-                "no more is said until it works",
-                self._what,
-                redact(endpoint()) or "the exporter",
-                self.last_error,
-            )
-        return False
+        else:
+            self.lost += count
+            if not self.is_down:
+                self._trouble("no reason given")
+        return worked
+
+    def _trouble(self, message: str) -> None:
+        self.last_error = redact(message)
+        if self.is_down:
+            return
+        self.is_down = True
+        _log.warning(
+            "promptpath: %s cannot be sent to %s (%s). The program is not affected; what is lost is counted, and no "
+            "more is said until it works",
+            self._what,
+            redact(self._endpoint()) or "the exporter",
+            self.last_error,
+        )
 
     def forget(self) -> None:
         """Start counting anew."""
         self.sent = self.lost = 0
-        self._is_down = False
+        self.is_down = False
 
 
 class QuietExporter(SpanExporter):
@@ -151,7 +165,7 @@ class QuietExporter(SpanExporter):
         self._make = make
         self._exporter: SpanExporter | None = None
         self._of_parent: SpanExporter | None = None
-        self.outage = Outage("spans")
+        self.outage = Outage("spans", lambda: self.endpoint)
 
     @property
     def endpoint(self) -> str:
@@ -166,7 +180,7 @@ class QuietExporter(SpanExporter):
                 self._exporter = self._make()
             return self._exporter.export(spans) is SpanExportResult.SUCCESS
 
-        done = self.outage.attempt(send, len(spans), lambda: self.endpoint)
+        done = self.outage.attempt(send, len(spans))
         return SpanExportResult.SUCCESS if done else SpanExportResult.FAILURE
 
     def shutdown(self) -> None:
@@ -186,13 +200,12 @@ class QuietExporter(SpanExporter):
         self.outage.forget()
 
 
-def redact(endpoint: str) -> str:
-    """An endpoint without user name and password."""
-    scheme, separator, rest = endpoint.partition("://")
-    if not separator:
-        scheme, rest = "", endpoint
-    host, slash, path = rest.partition("/")
-    return scheme + separator + host.rpartition("@")[2] + slash + path.partition("?")[0]
+_SECRET_IN_URL: Final = re.compile(r"(?<=://)[^/@\s]*@|\?[^\s]*")
+
+
+def redact(text: str) -> str:
+    """URLs in a text without user, password and query."""
+    return _SECRET_IN_URL.sub("", text) if "://" in text or "@" in text else text
 
 
 def queue_of(processor: object) -> deque[Any] | None:
@@ -256,11 +269,11 @@ class BatchProcessor(SpanProcessor):
             inner.on_end(span)
             return
         self.queue_full.add()
-        _quiet.on = True
+        _quiet.hear = _ignore
         try:
             inner.on_end(span)
         finally:
-            _quiet.on = False
+            _quiet.hear = None
 
     def dropped(self) -> dict[str, int]:
         """Spans lost here, by reason."""

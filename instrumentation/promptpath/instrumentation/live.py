@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any
 
+from opentelemetry import baggage
 from opentelemetry.context import Context
 from opentelemetry.context import create_key as _create_key
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, Link, Span, SpanContext, SpanKind, Status, StatusCode
@@ -43,6 +44,12 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _holds_request(values: Mapping[str, object]) -> bool:
+    # A step of a gateway within the gateway's own request has its stage, and is no request.
+    enclosing = values.get(REQUEST_KEY)
+    return isinstance(enclosing, LiveSpan) and not enclosing._end_mono_ns
 
 
 class LiveSpan(Span):
@@ -125,12 +132,18 @@ class LiveSpan(Span):
             base = self._base
             values = dict(base.context if isinstance(base, LiveSpan) else base)
             values[_SPAN_KEY] = self
-            if self.stage in TOKEN_STAGES:
+            if self.stage == "client":
                 values[TOKENS_KEY] = self
-                if self.stage in REQUEST_STAGES:
-                    values[REQUEST_KEY] = self
+            elif self.stage in REQUEST_STAGES and (self.kind is SpanKind.SERVER or not _holds_request(values)):
+                values[REQUEST_KEY] = values[TOKENS_KEY] = self
             self._context = made = Context(values)
         return made
+
+    def add_baggage(self, key: str, value: str) -> None:
+        """Have calls made under this span carry an entry of baggage. Without effect once its context is in use."""
+        if self._context is None:
+            base = self._base
+            self._base = baggage.set_baggage(key, value, base.context if isinstance(base, LiveSpan) else base)
 
     @property
     def ended(self) -> bool:

@@ -50,7 +50,7 @@ def _make(names: list[str]) -> None:
 
 def _hushed(exporter: Any) -> Any:
     """The exporter, saying an outage once instead of at every export."""
-    outage = Outage("metrics")
+    outage = Outage("metrics", lambda: str(getattr(exporter, "_endpoint", "")))
     export = exporter.export
 
     def quietly(*args: Any, **kwargs: Any) -> Any:
@@ -62,7 +62,7 @@ def _hushed(exporter: Any) -> Any:
 
         from opentelemetry.sdk.metrics.export import MetricExportResult
 
-        outage.attempt(send, 1, lambda: str(getattr(exporter, "_endpoint", "")))
+        outage.attempt(send, 1)
         return results[0] if results else MetricExportResult.FAILURE
 
     exporter.export = quietly

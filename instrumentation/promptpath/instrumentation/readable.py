@@ -39,7 +39,7 @@ def gaps_us(start_mono_ns: int, deliveries_mono_ns: Sequence[int]) -> list[int]:
 def _attributes(span: LiveSpan) -> dict[str, Any]:
     attributes: dict[str, Any] = dict(span.attributes)
     if span.stage is not None:
-        attributes[semconv.STAGE] = span.stage
+        attributes[semconv.STAGE] = str(span.stage)
     if span._error_type is not None:
         attributes[semconv.ERROR_TYPE] = span._error_type
     delivered = span._delivered

@@ -32,7 +32,6 @@ from promptpath.instrumentation import exit_flush
 from promptpath.instrumentation.builder import builder
 from promptpath.instrumentation.live import (
     REQUEST_KEY,
-    REQUEST_STAGES,
     TOKEN_STAGES,
     TOKENS_KEY,
     DeadSpan,
@@ -136,7 +135,7 @@ def _start(
         known = way.samples_roots
     if not known:
         if stage is not None:
-            own[semconv.STAGE] = stage
+            own[semconv.STAGE] = str(stage)
         context = base.context if isinstance(base, LiveSpan) else base
         decision, own, trace_state = way.ask_sampler(context, trace_id, name, kind, own, tuple(links or ()))
         flags = flags | 1 if decision is Decision.RECORD_AND_SAMPLE else flags & ~1
@@ -217,22 +216,22 @@ def current() -> LiveSpan | None:
     return span if isinstance(span, LiveSpan) and not span._end_mono_ns else None
 
 
-def _innermost(key: str, stages: frozenset[str]) -> LiveSpan | None:
-    context = _get_current()
-    span = context.get(_SPAN_KEY)
-    if not isinstance(span, LiveSpan) or span.stage not in stages or not span.recording:
-        span = cast("LiveSpan | None", context.get(key))
+def _innermost(key: str) -> LiveSpan | None:
+    span = cast("LiveSpan | None", _get_current().get(key))
     return span if span is not None and not span._end_mono_ns else None
 
 
 def request_span() -> LiveSpan | None:
-    """The innermost enclosing live span of a request (stage gateway, router, server or edge)."""
-    return _innermost(REQUEST_KEY, REQUEST_STAGES)
+    """The innermost enclosing live span of a request served (stage gateway, router, server or edge).
+
+    A step within a request may have the request's stage (`authenticate`, stage gateway): that is not the request.
+    """
+    return _innermost(REQUEST_KEY)
 
 
 def tokens_span() -> LiveSpan | None:
     """The innermost enclosing live span that deliveries of tokens are marked on: a prompt or a request."""
-    return _innermost(TOKENS_KEY, TOKEN_STAGES)
+    return _innermost(TOKENS_KEY)
 
 
 def attach(span: LiveSpan) -> Token[Context]:

@@ -181,15 +181,3 @@ def _look_up(shim: ShimStatus, instrumentor: Any) -> ShimStatus:
 def engine_is_active() -> bool:
     """Whether an inference engine has been imported and instrumented in this process."""
     return any(shim.is_engine and shim.state == "instrumented" for shim in _shims.values())
-
-
-def role() -> str:
-    """What this process's requests are: `PROMPTPATH_ROLE`, else `server` where an engine is active, else `gateway`."""
-    given = os.environ.get("PROMPTPATH_ROLE", "").strip().lower()
-    if given in ROLES:
-        return given
-    return "server" if engine_is_active() else "gateway"
-
-
-#: Values of `PROMPTPATH_ROLE`.
-ROLES: Final = ("gateway", "router", "server", "edge")

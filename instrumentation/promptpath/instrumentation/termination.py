@@ -22,14 +22,20 @@ from promptpath.instrumentation.safety import guarded
 #: How long the end of the program may wait for the last spans [s].
 LIMIT_S: Final = 2.0
 
+#: Says that nobody takes our spans now; set by `bootstrap`, which knows the exporters.
+is_in_vain: Callable[[], bool] = bool
 #: Shutting down what is ours: the tracer provider, the meter provider.
 _shutdowns: Final[list[Callable[[], object]]] = []
+
+
+def _flush() -> None:
+    exit_flush.within(LIMIT_S, lambda: exit_flush.force_flush(int(LIMIT_S * 1000)), in_vain=is_in_vain)
 
 
 @guarded("termination.finish")
 def finish() -> None:
     """Send what is left, within `LIMIT_S`, then shut down what is ours."""
-    exit_flush.force_flush(int(LIMIT_S * 1000))
+    _flush()
     while _shutdowns:
         # After a failed flush a worker may sit in a retry: it is left behind, as the daemon thread that it is.
         exit_flush.within(LIMIT_S / 4, _shutdowns.pop())
@@ -38,7 +44,7 @@ def finish() -> None:
 def _on_sigterm(number: int, _frame: FrameType | None) -> None:
     """Send the last spans, then end the way the program would have ended without us."""
     # On another thread, with a limit: this one may hold any lock, as a signal comes between two instructions.
-    exit_flush.within(LIMIT_S, lambda: exit_flush.force_flush(int(LIMIT_S * 1000)))
+    _flush()
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
 
