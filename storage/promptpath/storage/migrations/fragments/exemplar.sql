@@ -1,0 +1,1 @@
+exemplars Array(Tuple(filtered_attributes {{attributes}}, time_unix_nano UInt64, value Enum8('none' = 0, 'as_double' = 3, 'as_int' = 6), as_double Float64, as_int Int64, span_id String, trace_id String))

@@ -1,0 +1,5 @@
+    `Exemplars.FilteredAttributes`,
+    `Exemplars.TimeUnix`,
+    `Exemplars.Value`,
+    `Exemplars.SpanId`,
+    `Exemplars.TraceId`
