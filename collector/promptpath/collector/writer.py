@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from promptpath.collector.journal import Journal
+from promptpath.collector.otlp import Signal
 from promptpath.collector.segments import Segment
 from promptpath.collector.selfmetrics import SelfMetrics
-from promptpath.collector.otlp import Signal
 from promptpath.storage import StorageError, ingest
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from promptpath.collector.otlp.errors import Malformed, TooLarge, Unsupported
 
 
-def _zstd_module() -> ModuleType | None:
+def zstd_module() -> ModuleType | None:
     """The standard library's zstd, or its backport; None where there is neither: zstd is optional in the protocol."""
     try:
         return importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
@@ -20,7 +20,7 @@ def _zstd_module() -> ModuleType | None:
         return None
 
 
-_ZSTD: Final = _zstd_module()
+_ZSTD: Final = zstd_module()
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
 _RAW_WINDOW: Final = -15

@@ -114,10 +114,10 @@ class _Table:
 def _encode_list(field: _Field, items: Any, out: list[bytes]) -> None:
     if type(items) is not list:
         raise _Fault(f"a list is expected, not {_kind(items)}")
-    encoded: list[bytes] = []
+    encoded: list[bytes] = []  # its length tells where an element failed
     try:
         for item in items:
-            encoded.append(field.encode(item))  # noqa: PERF401: the count tells where it failed
+            encoded.append(field.encode(item))  # noqa: PERF401
     except _Fault as fault:
         fault.path.insert(0, f"[{len(encoded)}]")
         raise

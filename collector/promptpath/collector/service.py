@@ -1,0 +1,274 @@
+"""The collector in one process: receivers, journal, writer, assembler, SQL endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from promptpath.collector import http_receiver, sql_endpoint
+from promptpath.collector.errors import CollectorError, PortTaken
+from promptpath.collector.grpc_receiver import GrpcReceiver
+from promptpath.collector.intake import Intake
+from promptpath.collector.journal import Journal, JournalError, JournalLimits
+from promptpath.collector.listeners import HttpServer, bind, is_loopback, port_of
+from promptpath.collector.otlp import Reader
+from promptpath.collector.selfmetrics import Sample, SelfMetrics
+from promptpath.collector.sql_engine import SqlEngine
+from promptpath.collector.writer import Writer
+from promptpath.storage import DEFAULT_URL, client_factory, connect, data_dir, migrate, owner
+from promptpath.storage.urls import DATABASE, default_dir
+
+if TYPE_CHECKING:
+    import socket
+
+_log = logging.getLogger(__name__)
+
+_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+_BODY_WORKERS: Final = 2
+
+
+@dataclass(frozen=True)
+class CollectorConfig:
+    """Settings of a collector. Port 0 is a free port; `Collector.ports` says which.
+
+    `journal` defaults to `journal/` in the store's directory (for a server: the user's data directory). `grace_s`:
+    quiet seconds before a prompt is assembled. `drain_s`: how long a stop may take to store what the journal holds; the
+    rest is stored by the next start.
+    """
+
+    storage: str = DEFAULT_URL
+    host: str = "127.0.0.1"
+    http_port: int = 4318
+    grpc_port: int = 4317
+    sql_port: int = 8123
+    journal: Path | None = None
+    max_body_bytes: int = 64 << 20
+    grace_s: float = 2.0
+    assemble: bool = True
+    drain_s: float = 10.0
+    journal_limits: JournalLimits = field(default_factory=JournalLimits)
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where a running collector listens. `sql` is None where a server holds the store."""
+
+    http: int
+    grpc: int
+    sql: int | None
+
+
+class Collector:
+    """`async with Collector(config) as collector: ...`, or `Collector(config).run()`."""
+
+    def __init__(self, config: CollectorConfig) -> None:
+        self.config = config
+        self.metrics = SelfMetrics()
+        self._stack = AsyncExitStack()
+        self._ports: Ports | None = None
+        self._stopping = False
+        self._journal: Journal | None = None
+
+    @property
+    def ports(self) -> Ports:
+        """The ports in use, once started."""
+        if self._ports is None:
+            raise CollectorError("the collector has not started")
+        return self._ports
+
+    @property
+    def sql_url(self) -> str:
+        """The storage URL for other processes: the SQL endpoint, or the server that holds the store."""
+        if self.ports.sql is None:
+            return self.config.storage
+        return f"clickhouse://{_url_host(self.config.host)}:{self.ports.sql}/{DATABASE}"
+
+    def run(self, on_ready: Callable[[Collector], None] | None = None) -> None:
+        """Runs until SIGTERM or SIGINT, then stops in order; for the main thread of a process.
+
+        Raises:
+            CollectorError, StorageError: it cannot start.
+        """
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(self._run(on_ready))
+
+    async def _run(self, on_ready: Callable[[Collector], None] | None) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        async with self:
+            if on_ready is not None:
+                on_ready(self)
+            await stop.wait()
+            _log.info("stopping: what was accepted is stored, or kept in the journal")
+
+    async def __aenter__(self) -> Collector:
+        try:
+            await self._start()
+        except BaseException as error:
+            await self._stack.aclose()
+            if isinstance(error, JournalError):
+                raise CollectorError(str(error)) from error
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stopping = True
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        """Starts in the order in which nothing is ever without what it needs; the stack undoes it backwards."""
+        config = self.config
+        directory = data_dir(config.storage)
+        if directory is not None:
+            owner.prepare_directory(directory)
+        http_socket = self._bind(config.http_port, "--http-port")
+        sql_socket = self._bind(config.sql_port, "--sql-port") if directory is not None else None
+        grpc_port = config.grpc_port
+        if grpc_port:  # its library binds by itself, later: look now
+            bind(config.host, grpc_port, "--grpc-port").close()
+
+        claim = owner.claim(directory) if directory is not None else None
+        if claim is not None:
+            self._stack.callback(claim.release)
+        keeper = await asyncio.to_thread(self._open_store)
+        self._stack.callback(keeper.close)
+        if directory is not None and sql_socket is not None:
+            await self._start_sql(directory, sql_socket)
+        if config.assemble:
+            await self._start_assembler()
+
+        journal = self._journal = await asyncio.to_thread(Journal, self._journal_dir(directory), config.journal_limits)
+        self._stack.callback(journal.close)
+        writer = Writer(journal, partial(connect, config.storage), self.metrics)
+        self.metrics.add_source(partial(_journal_samples, journal, writer))
+        writer.start()
+        self._stack.push_async_callback(self._drain, journal, writer)
+
+        intake = Intake(Reader(), journal, self.metrics, max_body_bytes=config.max_body_bytes)
+        grpc_port = await self._start_grpc(intake)
+        await self._start_http(intake, http_socket)
+        self._ports = Ports(port_of(http_socket), grpc_port, port_of(sql_socket) if sql_socket is not None else None)
+        if claim is not None:
+            claim.publish(self.sql_url)
+        _log.info("collecting: OTLP/HTTP on %d, OTLP/gRPC on %d, SQL at %s", self.ports.http, grpc_port, self.sql_url)
+
+    def _bind(self, port: int, option: str) -> socket.socket:
+        listener = bind(self.config.host, port, option)
+        self._stack.callback(listener.close)
+        return listener
+
+    def _open_store(self) -> Any:
+        client = connect(self.config.storage)
+        try:
+            for migration in migrate(client):
+                _log.info("storage: applied migration %04d %s", migration.version, migration.name)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def _journal_dir(self, directory: Path | None) -> Path:
+        return self.config.journal or (directory or default_dir()) / "journal"
+
+    async def _start_sql(self, directory: Path, listener: socket.socket) -> None:
+        engine = await asyncio.to_thread(SqlEngine, directory, database=DATABASE)
+        hosts = {"localhost", "127.0.0.1", "::1", self.config.host.lower()}
+        app = sql_endpoint.build_app(
+            engine, self.metrics, allowed_hosts=frozenset(hosts) if is_loopback(self.config.host) else None
+        )
+        self._stack.callback(app.state.close)
+        server = HttpServer(app, listener, grace_s=self.config.drain_s)
+        await server.start()
+        self._stack.push_async_callback(server.stop)
+
+    async def _start_assembler(self) -> None:
+        from promptpath.collector.assembler import AssemblerService
+
+        assembler = AssemblerService(client_factory(self.config.storage), grace_s=self.config.grace_s)
+        await asyncio.to_thread(assembler.start)
+        self._stack.push_async_callback(asyncio.to_thread, assembler.stop)
+        self.metrics.add_source(lambda: _assembler_samples(assembler.stats))
+
+    async def _start_grpc(self, intake: Intake) -> int:
+        receiver = GrpcReceiver(intake)
+        try:
+            port = receiver.start(self.config.host, self.config.grpc_port)
+        except OSError:
+            raise PortTaken("--grpc-port", self.config.host, self.config.grpc_port) from None
+        self._stack.push_async_callback(asyncio.to_thread, receiver.stop, self.config.drain_s)
+        return port
+
+    async def _start_http(self, intake: Intake, listener: socket.socket) -> None:
+        executor = ThreadPoolExecutor(_BODY_WORKERS, thread_name_prefix="otlp-http")
+        self._stack.callback(executor.shutdown)
+        app = http_receiver.build_app(intake, self.metrics, self._not_ready, executor)
+        server = HttpServer(app, listener, grace_s=self.config.drain_s)
+        await server.start()
+        self._stack.push_async_callback(server.stop)
+
+    async def _drain(self, journal: Journal, writer: Writer) -> None:
+        await asyncio.to_thread(journal.stop_accepting)
+        if not await asyncio.to_thread(writer.stop, drain_s=self.config.drain_s):
+            _log.warning("the journal still holds %d items: the next start stores them", journal.state().items)
+
+    def _not_ready(self) -> str:
+        if self._stopping or self._journal is None:
+            return "stopping"
+        state = self._journal.state()
+        if state.bytes >= self.config.journal_limits.max_bytes:
+            return "the journal is full"
+        return ""
+
+
+def _journal_samples(journal: Journal, writer: Writer) -> Iterable[Sample]:
+    state, stored = journal.state(), writer.state()
+    return [
+        _gauge("journal_bytes", "Bytes in the journal that storage does not have yet.", state.bytes),
+        _gauge("journal_segments", "Segments in the journal.", state.segments),
+        _gauge("journal_items", "Spans, data points and log records in the journal.", state.items),
+        _gauge("journal_pending_requests", "Requests that wait for the disk.", state.pending_requests),
+        _gauge(
+            "journal_oldest_age_seconds", "Age of the oldest segment that storage does not have.", state.oldest_age_s
+        ),
+        _gauge("journal_torn_bytes", "Bytes that a crash tore off, found at the start.", state.torn_bytes),
+        ("journal_syncs_total", "Group commits.", "counter", [({}, state.syncs)]),
+        _gauge("storage_up", "1 while inserts succeed.", 0 if stored.last_error else 1),
+        _gauge("quarantine_bytes", "Bytes of requests set aside.", stored.quarantine_bytes),
+    ]
+
+
+def _assembler_samples(stats: Any) -> Iterable[Sample]:
+    values = asdict(stats) if is_dataclass(stats) and not isinstance(stats, type) else dict(stats)
+    return [
+        _gauge(f"assembler_{name}", "See the assembler's statistics.", value)
+        for name, value in values.items()
+        if isinstance(value, (int, float))
+    ]
+
+
+def _gauge(name: str, text: str, value: float) -> Sample:
+    return (name, text, "gauge", [({}, value)])
+
+
+def _url_host(host: str) -> str:
+    reachable = _WILDCARDS.get(host, host)
+    return f"[{reachable}]" if ":" in reachable else reachable
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
