@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from promptpath.cli.main import main
+from promptpath.cli.app import main
 
 __all__ = ["main"]

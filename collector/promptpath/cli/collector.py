@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import click
@@ -50,4 +51,10 @@ def collector(
         max_body_bytes=max_body_bytes,
         grace_s=grace_s,
     )
-    Collector(config).run()
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def ready(running: Collector) -> None:
+        at = running.ports
+        click.echo(f"OTLP/HTTP  http://{host}:{at.http}\nOTLP/gRPC  {host}:{at.grpc}\nSQL        {running.sql_url}")
+
+    Collector(config).run(ready)

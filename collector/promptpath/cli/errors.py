@@ -15,6 +15,8 @@ class Wrong(click.ClickException):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
+        #: Whose fault it was: the message begins with the command's name.
+        self.ctx = click.get_current_context(silent=True)
 
 
 #: Exceptions of other parts whose message is already one line that says what to do. They are looked up only where their

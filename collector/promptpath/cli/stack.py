@@ -35,14 +35,22 @@ class StackOptions:
     dashboard_port: int
 
     @property
+    def reach(self) -> str:
+        """The host to connect to: what is listened on, or this machine where that is every address."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"[{host}]" if ":" in host else host
+
+    @property
     def otlp_url(self) -> str:
         """Where programs send OTLP over HTTP."""
-        return f"http://{self.host}:{self.http_port}"
+        return f"http://{self.reach}:{self.http_port}"
 
     @property
     def sql_url(self) -> str:
         """The storage URL for everyone but the collector."""
-        return self.storage if self.on_server else f"clickhouse://{self.host}:{self.sql_port}/promptpath"  # type: ignore[return-value]
+        if self.storage is not None and self.on_server:
+            return self.storage
+        return f"clickhouse://{self.reach}:{self.sql_port}/promptpath"
 
     @property
     def on_server(self) -> bool:
@@ -52,7 +60,7 @@ class StackOptions:
     @property
     def dashboard_url(self) -> str:
         """What to open in a browser."""
-        return f"http://{self.host}:{self.dashboard_port}"
+        return f"http://{self.reach}:{self.dashboard_port}"
 
     def with_ports(self) -> StackOptions:
         """Every port checked, and each 0 replaced by a free one.

@@ -39,8 +39,8 @@ def addresses(options: stack.StackOptions) -> str:
     lines = [
         ("dashboard", options.dashboard_url),
         ("OTLP/HTTP", options.otlp_url),
-        ("OTLP/gRPC", f"{options.host}:{options.grpc_port}"),
+        ("OTLP/gRPC", f"{options.reach}:{options.grpc_port}"),
     ]
     if not options.on_server:
-        lines.append(("SQL", f"http://{options.host}:{options.sql_port} (ClickHouse's HTTP interface)"))
+        lines.append(("SQL", f"http://{options.reach}:{options.sql_port} (ClickHouse's HTTP interface)"))
     return "\n".join(f"{name:<10} {where}" for name, where in lines)

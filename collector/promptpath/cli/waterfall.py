@@ -101,7 +101,7 @@ def render(
         to_first_token: end the axis at the first token instead of the last byte.
     """
     width = max(60, width)
-    lines = [*_header(row, glyphs), Text()]
+    lines = [*_header(row, width, glyphs), Text()]
     lines += _breakdown(row, width, glyphs)
     lines += _waterfall(row, width, glyphs, names or {}, to_first_token)
     lines += _tokens(row, width, glyphs)
@@ -114,6 +114,8 @@ def duration(ns: int | None, glyphs: Glyphs = UNICODE) -> str:
     """A duration to three digits in the unit that fits; a dash for null."""
     if ns is None:
         return glyphs.dash
+    if ns == 0:
+        return "0"
     micro = "µs" if glyphs is UNICODE else "us"
     for limit, scale, unit in ((999_500, 1e3, micro), (999_500_000, 1e6, "ms")):
         if abs(ns) < limit:
@@ -125,7 +127,7 @@ def _three(value: float) -> str:
     return f"{value:.{2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0}f}"
 
 
-def _header(row: Mapping[str, Any], glyphs: Glyphs) -> list[Text]:
+def _header(row: Mapping[str, Any], width: int, glyphs: Glyphs) -> list[Text]:
     dot = f"  {glyphs.dot}  "
     ok = row["status"] == "ok"
     title = Text.assemble(
@@ -152,7 +154,11 @@ def _header(row: Mapping[str, Any], glyphs: Glyphs) -> list[Text]:
     ]
     if row["attempts"] > 1 or row["retry_ns"]:
         figures.append(f"{row['attempts']} attempts, {duration(row['retry_ns'], glyphs)} in retries")
-    return [title, Text(dot.join(who), "dim"), Text(dot.join(figures))]
+    return [
+        title,
+        *_wrapped([Text(entry, "dim") for entry in who if entry], width, dot),
+        *_wrapped([Text(entry) for entry in figures], width, dot),
+    ]
 
 
 def _count(value: int | None, glyphs: Glyphs) -> str:
@@ -201,13 +207,14 @@ def _shares(values: Sequence[int], cells: int) -> list[int]:
     return out
 
 
-def _wrapped(entries: Sequence[Text], width: int) -> list[Text]:
+def _wrapped(entries: Sequence[Text], width: int, between: str = "   ") -> list[Text]:
+    """Entries one after the other, on as many lines as they need."""
     lines: list[Text] = []
     for entry in entries:
-        if lines and lines[-1].cell_len + 3 + entry.cell_len <= width:
-            lines[-1].append("   ").append_text(entry)
+        if lines and lines[-1].cell_len + len(between) + entry.cell_len <= width:
+            lines[-1].append(between, "dim").append_text(entry)
         else:
-            lines.append(entry.copy())
+            lines.append(Text().append_text(entry))
     return lines
 
 
@@ -251,7 +258,8 @@ def _waterfall(
                 title.append(f" on {hosts[hop]}", "dim")
             lines.append(title)
         lines.append(_bar_line(bar, indent, names.get(bar.span_id, ""), label_width, cells, end_ns, glyphs))
-    lines.append(Text())
+    legend = f"{glyphs.solid} its own time   {glyphs.light} open, while another has the time"
+    lines += [Text(" " * (label_width + 1) + legend, "dim"), Text()]
     return lines
 
 
@@ -297,7 +305,7 @@ def _tokens(row: Mapping[str, Any], width: int, glyphs: Glyphs) -> list[Text]:
         return []
     median = statistics.median(gaps)
     stalls = [at for at, gap in enumerate(gaps) if gap > _STALL_MEDIANS * median and gap > _STALL_US]
-    head = Text("tokens ", "bold")
+    head = Text.assemble(("tokens ", "bold"))
     head.append(
         f"{len(gaps) + 1} deliveries, gaps between them: median {duration(int(median) * 1000, glyphs)}, "
         f"ITL p99 {duration(row['itl_p99_ns'], glyphs)}, longest {duration(max(gaps) * 1000, glyphs)}"
