@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from promptpath.storage import engine, owner
 from promptpath.storage.errors import StorageError, reason
@@ -36,7 +36,8 @@ def connect(
     Args:
         url: `chdb:///directory` (default: `chdb://` and the user's data directory) or
             `clickhouse://user:password@host:port/database?secure=1`.
-        readonly: apply the bounds of `limits.READER_LIMITS` and allow reading only. Such a client takes no settings with a query.
+        readonly: apply the bounds of `limits.READER_LIMITS` and allow reading only. Such a client takes no settings
+            with a query: give them here.
         settings: ClickHouse settings of the session; with `readonly` they change the bounds.
         engine_options: options of the embedded engine such as `mark_cache_size`, `max_server_memory_usage` (bytes).
 
@@ -77,7 +78,8 @@ def _embedded(
         if live is not None:
             if not live.sql_url:
                 raise StorageError(
-                    f"the store in {directory} is in use by process {live.pid}, which serves no SQL yet: wait, or stop it"
+                    f"the store in {directory} is in use by process {live.pid}, "
+                    "which serves no SQL (yet): wait, or stop it"
                 )
             served = parse(live.sql_url)
             if not isinstance(served, ServerUrl):
@@ -104,7 +106,7 @@ def _server(target: ServerUrl, *, readonly: bool, settings: Mapping[str, Any] | 
         settings=applied,
         # A session would allow one query at a time over all threads and outlive an error.
         autogenerate_session_id=False,
-        **dict(target.options),
+        **cast(dict[str, Any], dict(target.options)),
     )
     try:
         try:

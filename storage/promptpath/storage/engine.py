@@ -60,8 +60,8 @@ def _open(
     path: Path, database: str, readonly: bool, settings: Mapping[str, Any] | None, options: Mapping[str, Any]
 ) -> Client:
     try:
-        import clickhouse_connect
         import chdb  # noqa: F401
+        import clickhouse_connect
     except ImportError as error:
         raise StorageError(f"the embedded store needs {error.name}: pip install 'promptpath[collector]'") from error
     engine_dir = path / ENGINE_DIR
@@ -86,7 +86,7 @@ def _open(
 
 def _open_failure(path: Path, error: Exception) -> str:
     text = str(error)
-    if "different" in text and "path" in text or "already" in text.lower() and "initialized" in text.lower():
+    if ("different" in text and "path" in text) or ("already" in text.lower() and "initialized" in text.lower()):
         return f"this process has another embedded store open ({reason(error)}): one process opens one directory"
     if "EmbeddedServer" in text or "Cannot lock" in text:
         return f"the store in {path} is open in another process: stop it, or ask its SQL endpoint"

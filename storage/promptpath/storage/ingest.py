@@ -1,8 +1,9 @@
 """OTLP into storage: raw protobuf request bodies, decoded by ClickHouse itself.
 
-A batch is one or more request bodies of one signal, concatenated (which by protobuf's rules is again one request). It enters
-the Null table `otlp_<signal>`; the materialized views behind that table take it apart. No Python code touches a span, except
-where a value is nested deeper than those views declare: such a batch is rewritten once, deep values becoming JSON text.
+A batch is one or more request bodies of one signal, concatenated (which by protobuf's rules is again one request).
+It enters the Null table `otlp_<signal>`; the materialized views behind that table take it apart. No Python code touches
+a span, except where a value is nested deeper than those views declare: such a batch is rewritten once, deep values
+becoming JSON text.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def insert(client: Client, signal: Signal, body: bytes | Path, token: str) -> in
         client: a client that may write.
         signal: which kind of requests `body` holds.
         body: concatenated `Export…ServiceRequest` messages, or a file of them.
-        token: names the batch. A batch that is sent again under its token, whole or after a crash half way, is not stored twice.
+        token: names the batch. A batch that is sent again under its token, whole or after a crash half way, is not
+            stored twice.
 
     Returns:
         The batch's size in bytes. (Rows are not counted: the database does not say how many a view wrote.)

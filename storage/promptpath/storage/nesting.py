@@ -19,8 +19,8 @@ DECLARED_DEPTH = 1
 def flatten(signal: Literal["traces", "metrics", "logs"], body: bytes) -> bytes:
     """Rewrites a batch so that no value is nested deeper than `DECLARED_DEPTH`.
 
-    A list or map that holds another one is replaced whole by its JSON text, which is what the store would hold for it anyway:
-    bytes are base64, a missing value is null, NaN and infinities are null (JSON has none).
+    A list or map that holds another one is replaced whole by its JSON text, which is what the store would hold for it
+    anyway: bytes are base64, a missing value is null, NaN and infinities are null (JSON has none).
 
     Raises:
         StorageError: the bytes are no such request.
@@ -31,7 +31,8 @@ def flatten(signal: Literal["traces", "metrics", "logs"], body: bytes) -> bytes:
     except Exception as error:
         raise StorageError(f"these bytes are no OTLP {signal} request ({error}): set them aside") from error
     _walk(request)
-    return request.SerializeToString()
+    flat: bytes = request.SerializeToString()
+    return flat
 
 
 def to_json(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Who has an embedded store open: one process holds a file lock and says where it serves SQL.
 
-`owner.lock` decides (flock: it is gone the moment its process is); `owner.json` only tells others the pid and the address.
+`owner.lock` decides (flock: it is gone the moment its process is); `owner.json` only tells others the pid and the
+address.
 """
 
 from __future__ import annotations

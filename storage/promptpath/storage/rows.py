@@ -93,8 +93,8 @@ def insert_prompts(
     Args:
         client: a client that may write.
         table: columns of `PROMPTS_SCHEMA` in any order; times may be ns as int64.
-        trace_ids: all traces that were assembled for this table. A stored prompt of one of them that is not in the table is
-            withdrawn: it turned out to be an attempt or a hop of another. (The traces in the table are always among them.)
+        trace_ids: all traces that were assembled for this table (those in the table always are). A stored prompt of one
+            of them that is not in the table is withdrawn: it turned out to be an attempt or a hop of another.
         slo_ttft_ns, slo_tpot_ns: objectives for `prompt_minutes.good`.
 
     Returns:
@@ -116,7 +116,7 @@ def insert_prompts(
         raise
     except Exception as error:
         raise StorageError(f"cannot store prompts ({reason(error)}): assemble these traces again") from error
-    return rows.num_rows
+    return int(rows.num_rows)
 
 
 def roll_up(
@@ -133,12 +133,12 @@ def roll_up(
 
 
 def insert_clock_offsets(client: Client, table: pa.Table) -> int:
-    """Stores offsets between hosts: `host_a host_b` (string), `at` (ns, UTC), `offset_ns error_ns` (int64), `pairs` (uint32).
+    """Stores offsets between the clocks of two hosts; `offset_ns` is b's clock minus a's.
 
-    `offset_ns` is b's clock minus a's.
+    Columns: `host_a host_b` (string), `at` (timestamp, ns, UTC), `offset_ns error_ns` (int64), `pairs` (uint32).
     """
     client.insert_arrow("clock_offsets", table)
-    return table.num_rows
+    return int(table.num_rows)
 
 
 def _conform(table: pa.Table) -> pa.Table:
@@ -152,7 +152,7 @@ def _conform(table: pa.Table) -> pa.Table:
 
 
 def _withdraw(client: Client, traces: Sequence[str], keep: Sequence[str]) -> set[int]:
-    """Marks stored prompts of `traces` that are not in `keep` as deleted; returns the minutes of what was stored of them."""
+    """Marks stored prompts of `traces` that are not in `keep` as deleted; returns the minutes of all stored ones."""
     minutes: set[int] = set()
     kept = set(keep)
     for first in range(0, len(traces), 5000):

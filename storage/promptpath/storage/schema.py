@@ -80,7 +80,8 @@ def migrate(client: Client, *, dry_run: bool = False) -> list[Migration]:
         The migrations that were applied (or would be), in order; none if the schema is up to date.
 
     Raises:
-        StorageError: an applied migration differs from this release's, the store is of a newer release, or a statement failed.
+        StorageError: an applied migration differs from this release's, the store is of a newer release, or a statement
+            failed.
     """
     known = migrations()
     applied = _applied(client)
@@ -92,11 +93,7 @@ def migrate(client: Client, *, dry_run: bool = False) -> list[Migration]:
         client.command(_LEDGER)
     except Exception as error:
         raise StorageError(f"cannot write the schema ({reason(error)}): open the store without `readonly`") from error
-    done = []
-    for migration in pending:
-        if _apply(client, migration):
-            done.append(migration)
-    return done
+    return [migration for migration in pending if _apply(client, migration)]
 
 
 def _applied(client: Client) -> dict[int, str]:
@@ -111,7 +108,8 @@ def _check(known: tuple[Migration, ...], applied: dict[int, str]) -> None:
     newest = max(applied, default=0)
     if newest > len(known):
         raise StorageError(
-            f"the store has schema version {newest}, this release knows {len(known)}: upgrade promptpath, or use another store"
+            f"the store has schema version {newest}, this release knows {len(known)}: "
+            "upgrade promptpath, or use another store"
         )
     for migration in known:
         if migration.version in applied and applied[migration.version] != migration.checksum:
@@ -128,13 +126,14 @@ def _apply(client: Client, migration: Migration) -> bool:
             client.command(_repeatable(statement))
         except Exception as error:
             raise StorageError(
-                f"migration {migration.version:04d}_{migration.name} failed: {reason(error)}; the store is unchanged from there on, "
-                "report this with the version of ClickHouse"
+                f"migration {migration.version:04d}_{migration.name} failed: {reason(error)}; "
+                "once that is put right, migrate again: it goes on from there"
             ) from error
     if migration.version in _applied(client):
         return False
     client.command(
-        "INSERT INTO schema_migrations (version, name, checksum) SELECT {version:UInt32}, {name:String}, {checksum:String}",
+        "INSERT INTO schema_migrations (version, name, checksum) "
+        "SELECT {version:UInt32}, {name:String}, {checksum:String}",
         parameters={"version": migration.version, "name": migration.name, "checksum": migration.checksum},
         settings={"insert_deduplication_token": f"migration-{migration.version}"},
     )

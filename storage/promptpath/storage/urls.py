@@ -59,7 +59,7 @@ def parse(url: str) -> EmbeddedUrl | ServerUrl:
     except ValueError as error:
         raise StorageError(
             f"{url!r} is no storage URL ({error}): use chdb:///directory or clickhouse://host:port/database"
-        )
+        ) from error
     if parts.scheme == "chdb":
         return _embedded(url, parts.netloc, unquote(parts.path), parts.query)
     if parts.scheme != "clickhouse":

@@ -1,0 +1,1 @@
+SELECT toUnixTimestamp64Nano(position) FROM assembler_state WHERE name = {name:String}
