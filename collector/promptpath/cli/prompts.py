@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -21,7 +21,12 @@ from promptpath.semconv import Status
 @option("--tenant", help="Only those of this tenant.")
 @option("--status", type=click.Choice([str(status) for status in Status]), help="Only those that ended so.")
 @option("--since", type=Time(), help="Only those from then on: 15m, 2h, 3d or 2026-01-31T12:00 (UTC).")
-@option("--order", type=click.Choice(["newest", "slowest"]), default="newest", help="Slowest: by TTFT, then by E2E.")
+@option(
+    "--order",
+    type=click.Choice(["newest", "oldest", "slowest", "fastest", "longest", "stalls", "tpot"]),
+    default="newest",
+    help="Slowest and fastest are by TTFT, longest by E2E.",
+)
 @option("--limit", type=click.IntRange(1, 10_000), default=20, help="At most so many.")
 def prompts(
     storage: str | None,
@@ -31,7 +36,7 @@ def prompts(
     tenant: str | None,
     status: str | None,
     since: dt.datetime | None,
-    order: str,
+    order: Literal["newest", "oldest", "slowest", "fastest", "longest", "stalls", "tpot"],
     limit: int,
 ) -> None:
     """Lists prompts."""

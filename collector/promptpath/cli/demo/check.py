@@ -47,7 +47,7 @@ def rows_of_traces(client: Any, trace_ids: Sequence[str]) -> list[dict[str, Any]
     """The prompts of some traces, oldest first, without their segments and gaps."""
     parts = ", ".join(f"ttft_{part}_ns" for part in Part)
     table = client.query_arrow(
-        "SELECT prompt_id, trace_id, start_time, model, request_model, status, streaming, ttft_ns, ttft_source, "
+        "SELECT prompt_id, trace_id, model, request_model, status, streaming, ttft_ns, ttft_source, "
         f"e2e_ns, output_tokens, attempts, retry_ns, hops, {parts} FROM prompts "
         "WHERE trace_id IN {traces:Array(String)} ORDER BY start_time",
         parameters={"traces": list(trace_ids)},
