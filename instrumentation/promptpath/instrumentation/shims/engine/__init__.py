@@ -1,0 +1,1 @@
+"""Shims of inference engines: queue, prefill, decode, detokenize."""

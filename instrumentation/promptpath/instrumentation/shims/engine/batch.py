@@ -1,0 +1,99 @@
+"""What a continuous batching engine does with its requests, followed from outside, step by step.
+
+Such an engine tells how many requests a step worked on, not which. But it serves prompts in the order they came, so: of those
+that a step worked on, what did not give a request its next token were prompts, and they were the oldest without a first token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+_R = TypeVar("_R", bound="Tracked")
+
+
+class Tracked:
+    """One request in an engine. Times are monotonic [ns], 0 while not reached.
+
+    Attributes:
+        added_ns: when it was handed to the engine.
+        scheduled_ns: start of the first step that worked on it.
+        first_token_ns: when its first token was computed.
+        last_token_ns: when its last token so far was computed.
+        token_ns: when tokens were computed: one time for each step that gave some.
+        token_counts: tokens of each of these.
+        ahead: requests that waited before it when it came.
+        prefill_batch: requests in the step that gave its first token.
+        decode_batch_sum, decode_steps: of the steps after that.
+    """
+
+    def __init__(self, added_ns: int) -> None:
+        self.added_ns = added_ns
+        self.scheduled_ns = 0
+        self.first_token_ns = 0
+        self.last_token_ns = 0
+        self.token_ns: list[int] = []
+        self.token_counts: list[int] = []
+        self.ahead = 0
+        self.prefill_batch = 0
+        self.decode_batch_sum = 0
+        self.decode_steps = 0
+
+    @property
+    def decode_batch(self) -> int:
+        """Requests in a decode step of this one, on average; 0 if there was none."""
+        return round(self.decode_batch_sum / self.decode_steps) if self.decode_steps else 0
+
+
+class Batch(Generic[_R]):
+    """The requests of one engine, in the order they came."""
+
+    def __init__(self) -> None:
+        self.requests: list[_R] = []
+
+    def add(self, request: _R) -> None:
+        """A request comes in."""
+        request.ahead = sum(1 for other in self.requests if not other.scheduled_ns)
+        self.requests.append(request)
+
+    def remove(self, request: _R) -> None:
+        """A request is over, or never came in."""
+        if request in self.requests:
+            self.requests.remove(request)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that no step has worked on yet."""
+        return sum(1 for request in self.requests if not request.scheduled_ns)
+
+    def stepped(self, start_ns: int, end_ns: int, worked_on: int, progress: Sequence[tuple[_R, int, int]]) -> None:
+        """A step is over.
+
+        Args:
+            start_ns, end_ns: the step, monotonic [ns].
+            worked_on: how many requests it worked on, as the engine says.
+            progress: for each request that got tokens in it: the request, how many tokens, and when the (last) token was
+                computed [ns], 0 if the engine does not say.
+        """
+        decoding = sum(1 for request, _, _ in progress if request.first_token_ns)
+        prompts = worked_on - decoding
+        for request in self.requests:
+            if prompts <= 0:
+                break
+            if not request.first_token_ns:
+                prompts -= 1
+                if not request.scheduled_ns:
+                    request.scheduled_ns = max(start_ns, request.added_ns)
+        for request, tokens, computed_ns in progress:
+            # A request that is handed over while a step runs may come in before its tokens are seen.
+            at_ns = min(max(computed_ns or end_ns, request.added_ns), end_ns)
+            if not request.first_token_ns:
+                request.scheduled_ns = request.scheduled_ns or min(max(start_ns, request.added_ns), at_ns)
+                request.first_token_ns = max(at_ns, request.scheduled_ns)
+                request.prefill_batch = worked_on
+            else:
+                request.decode_batch_sum += worked_on
+                request.decode_steps += 1
+            request.last_token_ns = max(at_ns, request.last_token_ns, request.first_token_ns)
+            request.token_ns.append(request.last_token_ns)
+            request.token_counts.append(tokens)

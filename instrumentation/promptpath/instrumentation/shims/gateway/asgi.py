@@ -1,0 +1,159 @@
+"""ASGI servers: the span of a request served, the tokens that pass through it, and what became of it.
+
+Starlette's applications (FastAPI's are such) are wrapped where they are called. Any other ASGI application:
+
+    app = AsgiMiddleware(app)
+
+Requests on inference paths get a SERVER span whose stage is this process's role (`PROMPTPATH_ROLE`); others pass untouched.
+Where another instrumentation has a SERVER span for the request already (FastAPI's own, OpenTelemetry's), ours lies inside it
+as an INTERNAL span: stage and token gaps appear, and no request has two SERVER spans.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any, ClassVar, Final
+
+from opentelemetry import context as context_api
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
+from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
+
+from promptpath.instrumentation import recorder
+from promptpath.instrumentation.safety import guard, note_failure
+from promptpath.instrumentation.shims import paths
+from promptpath.instrumentation.shims.gateway.exchange import Exchange
+from promptpath.instrumentation.wrapping import unwrap_all, wrap
+from promptpath.semconv import Stage
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+#: Set in the scope of a request that is covered, so that an application mounted in another does not cover it again.
+_COVERED: Final = "promptpath.covered"
+
+
+class AsgiMiddleware:
+    """Wraps an ASGI application. It never changes a message, an exception, or when one is passed on.
+
+    Args:
+        app: the application.
+        role: gateway, router, server or edge; by default the process's role.
+    """
+
+    def __init__(self, app: App, role: Stage | str | None = None) -> None:
+        self.app = app
+        self.role = Stage(role) if role is not None else None
+        self.active = True
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.active and _is_inference(scope):
+            await _serve(self.app, scope, receive, send, self.role)
+        else:
+            await self.app(scope, receive, send)
+
+
+def _is_inference(scope: Scope) -> bool:
+    try:
+        return bool(
+            scope["type"] == "http"
+            and scope["method"] == "POST"
+            and paths.inference_path(scope["path"]) is not None
+            and _COVERED not in scope
+            and not context_api.get_value(_SUPPRESS_INSTRUMENTATION_KEY)
+        )
+    except Exception as error:
+        note_failure("asgi.is_inference", error)
+        return False
+
+
+async def _serve(app: App, scope: Scope, receive: Receive, send: Send, role: Stage | None) -> None:
+    """Run the application on one inference request, with a span around it."""
+    exchange: Exchange | None = None
+    with guard("asgi.begin"):
+        exchange = Exchange(scope, role)
+        scope[_COVERED] = True
+    if exchange is None:
+        await app(scope, receive, send)
+        return
+    span = exchange.span
+    token = recorder.attach(span)
+    try:
+        if span.recording:
+            await app(scope, exchange.receiving(receive), exchange.sending(send))
+        else:
+            await app(scope, receive, send)
+    except BaseException as error:
+        exchange.raised(error)
+        raise
+    finally:
+        exchange.end()
+        recorder.detach(token)
+
+
+class AsgiInstrumentor(BaseInstrumentor):  # type: ignore[misc]
+    """Puts the ASGI shim on Starlette, and with it on FastAPI."""
+
+    library: ClassVar[tuple[str, ...]] = ("starlette.applications",)
+
+    def instrumentation_dependencies(self) -> Collection[str]:
+        return ("starlette >= 0.27",)
+
+    def _instrument(self, **kwargs: Any) -> None:
+        wrap("starlette.applications", "Starlette.__call__", _call)
+
+    def _uninstrument(self, **kwargs: Any) -> None:
+        unwrap_all()
+        _take_out()
+
+
+def _call(wrapped: App, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[None]:
+    if len(args) != 3 or kwargs or not _is_inference(args[0]):
+        return wrapped(*args, **kwargs)
+    with guard("asgi.foreign_middleware"):
+        if _is_inside_foreign(instance):
+            return wrapped(*args)
+    return _serve(wrapped, args[0], args[1], args[2], None)
+
+
+# --- OpenTelemetry's own ASGI middleware ------------------------------------------------------------------------------
+# It sits in the application's middleware stack, so below the place where we wrap. There ours goes right inside it.
+
+_seen: Final[weakref.WeakKeyDictionary[Any, tuple[object, bool]]] = weakref.WeakKeyDictionary()
+_placed: Final[list[tuple[Any, AsgiMiddleware]]] = []
+
+
+def _is_inside_foreign(application: Any) -> bool:
+    """Whether another's middleware covers this application's requests; ours is then placed inside it, once."""
+    stack = application.middleware_stack
+    if stack is None:
+        # As Starlette does on the first request.
+        application.middleware_stack = stack = application.build_middleware_stack()
+    seen = _seen.get(application)
+    if seen is not None and seen[0] is stack:
+        return seen[1]
+    found = False
+    layer, layers = stack, 0
+    while layer is not None and layers < 100:
+        kind = type(layer)
+        if kind.__name__ == "OpenTelemetryMiddleware" and kind.__module__ == "opentelemetry.instrumentation.asgi":
+            if not isinstance(layer.app, AsgiMiddleware):
+                ours = AsgiMiddleware(layer.app)
+                layer.app = ours
+                _placed.append((layer, ours))
+            found = True
+            break
+        layer, layers = getattr(layer, "app", None), layers + 1
+    _seen[application] = (stack, found)
+    return found
+
+
+def _take_out() -> None:
+    for layer, ours in _placed:
+        ours.active = False
+        if layer.app is ours:
+            layer.app = ours.app
+    _placed.clear()
+    _seen.clear()

@@ -1,0 +1,1 @@
+"""Shims of tokenizers."""
