@@ -1,0 +1,1 @@
+"""Chart builders: pure functions from data to an Altair chart. None of them reads storage or Streamlit."""

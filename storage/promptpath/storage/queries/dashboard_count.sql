@@ -1,0 +1,3 @@
+SELECT count() AS prompts
+FROM prompts
+WHERE /*filters*/

@@ -1,0 +1,8 @@
+start_time >= fromUnixTimestamp64Nano({since_ns:Int64}, 'UTC')
+    AND start_time < fromUnixTimestamp64Nano({until_ns:Int64}, 'UTC')
+    AND (empty({models:Array(String)}) OR has({models:Array(String)}, model))
+    AND (empty({services:Array(String)}) OR has({services:Array(String)}, service))
+    AND (empty({tenants:Array(String)}) OR has({tenants:Array(String)}, tenant))
+    AND (empty({statuses:Array(String)}) OR has({statuses:Array(String)}, status))
+    AND ({min_ttft_ns:Int64} = 0 OR ttft_ns >= {min_ttft_ns:Int64})
+    AND ({max_ttft_ns:Int64} = 0 OR ttft_ns < {max_ttft_ns:Int64})

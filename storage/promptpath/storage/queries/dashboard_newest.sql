@@ -1,0 +1,4 @@
+SELECT
+    count() AS prompts,
+    toUnixTimestamp64Nano(max(start_time)) AS newest_ns
+FROM prompts
