@@ -1,0 +1,46 @@
+"""Spans to prompts: a pure function over Arrow columns, without I/O, vectorised over whole batches of traces."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from promptpath.collector.assemble import attempts, breakdown, clock, delivery, nodes, prompts, tokens, tree
+from promptpath.collector.assemble.schema import (
+    PROMPT_SCHEMA,
+    SPAN_SCHEMA,
+    AssembleConfig,
+    AssembleError,
+    check_spans,
+)
+
+__all__ = ["PROMPT_SCHEMA", "SPAN_SCHEMA", "AssembleConfig", "AssembleError", "assemble"]
+
+
+def assemble(spans: pa.Table, config: AssembleConfig | None = None) -> pa.Table:
+    """Prompts of whole traces.
+
+    spans: columns of SPAN_SCHEMA, one row a span, in any order; every span of a trace that is known must be there.
+    Returns PROMPT_SCHEMA, one row a prompt, sorted by trace id, start and span id. The same spans give the same rows.
+    Raises AssembleError where a column is missing or of another type.
+    """
+    config = config or AssembleConfig()
+    if not config.assembled_at_ns:
+        config = replace(config, assembled_at_ns=time.time_ns())
+    table = check_spans(spans)
+    loaded = nodes.load(table)
+    if not loaded.inference.any():
+        return PROMPT_SCHEMA.empty_table()
+    grown = tree.build(loaded)
+    axis = clock.place(loaded, grown)
+    tried = attempts.find(loaded, grown, axis)
+    numbered = delivery.prompts_of(loaded, grown, tried, axis)
+    batch = prompts.Batch(table, loaded, grown, axis, tried, numbered)
+    streams = prompts.not_streaming(batch)
+    first = delivery.find(loaded, grown, axis, tried, numbered, streams[0])
+    painted = breakdown.paint(loaded, grown, axis, tried, numbered, first)
+    found = tokens.deliveries(loaded, grown, numbered, np.asarray(tried.lost), table)
+    return prompts.build(batch, first, painted, found, streams, config)

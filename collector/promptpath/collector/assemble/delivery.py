@@ -1,0 +1,126 @@
+"""Where the first token of each prompt was seen, and by whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from promptpath.collector.assemble.attempts import Attempts
+from promptpath.collector.assemble.clock import Axis
+from promptpath.collector.assemble.nodes import Nodes
+from promptpath.collector.assemble.ragged import NONE, first_of_group
+from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, STAGE_CODE, Bools, Ints
+from promptpath.collector.assemble.tree import Tree
+from promptpath.semconv import Stage
+
+#: Who saw the tokens, by the stage of the hop's entry; `engine` for servers and what they hold.
+SOURCES: Final[tuple[str, ...]] = ("", "client", "gateway", "router", "engine")
+_SOURCE_OF_STAGE: Final = np.zeros(len(STAGE_CODE), dtype=np.int64)
+for _stage, _source in (
+    (Stage.CLIENT, "client"),
+    (Stage.CALL, "client"),
+    (Stage.EDGE, "gateway"),
+    (Stage.GATEWAY, "gateway"),
+    (Stage.ROUTER, "router"),
+    (Stage.SERVER, "engine"),
+):
+    _SOURCE_OF_STAGE[STAGE_CODE[_stage]] = SOURCES.index(_source)
+
+
+@dataclass
+class Prompts:
+    """The prompts of a batch, m of them: root node indices in canonical order, and `of`, shape (n,), node -> prompt, -1.
+
+    order: nodes inside prompts, sorted by prompt, then answering attempts before lost ones, then outermost first.
+    """
+
+    root: Ints
+    of: Ints
+    order: Ints
+
+    def __len__(self) -> int:
+        return len(self.root)
+
+
+@dataclass
+class FirstTokens:
+    """First tokens of m prompts, arrays of shape (m,). ttft: ns from the root's start, NO_NS where no hop saw it.
+
+    source: index into SOURCES. engine: ns from the engine's request start to its first token computed, NO_NS if unknown.
+    end: ns from the root's start to its end, or to the first token where a root ended with the headers of its answer.
+    server: the node of the engine's request span that answered, -1.
+    """
+
+    ttft: Ints
+    source: Ints
+    engine: Ints
+    end: Ints
+    server: Ints
+
+
+def prompts_of(nodes: Nodes, tree: Tree, attempts: Attempts, axis: Axis) -> Prompts:
+    """Number the prompts and order what is in them."""
+    root = np.flatnonzero(tree.prompt == np.arange(len(nodes))).astype(np.int64)
+    number = np.full(len(nodes) + 1, NONE, dtype=np.int64)
+    number[root] = np.arange(len(root))
+    of = number[tree.prompt]
+    member = np.flatnonzero(of != NONE).astype(np.int64)
+    start = nodes.start[member] + axis.shift[member]
+    order = member[np.lexsort((member, start, tree.depth[member], attempts.lost[member], of[member]))]
+    return Prompts(root, of, order)
+
+
+def source_of(tree: Tree, node: Ints) -> Ints:
+    """Index into SOURCES of the hop a node belongs to; 0 where node is -1."""
+    hop = tree.stage[tree.entry[node]]
+    source = np.where(tree.server[node] != NONE, SOURCES.index("engine"), _SOURCE_OF_STAGE[hop])
+    return np.where(node == NONE, 0, source)
+
+
+def find(
+    nodes: Nodes, tree: Tree, axis: Axis, attempts: Attempts, prompts: Prompts, not_streaming: Bools
+) -> FirstTokens:
+    """First tokens: of the outermost hop that saw one, else of the engine's decode or prefill.
+
+    not_streaming: shape (m,), prompts known not to stream, which have no TTFT.
+    """
+    size, order, of = len(prompts), prompts.order, prompts.of
+    alive = ~attempts.lost
+    root_start = nodes.start[prompts.root]
+
+    def pick(valid: Bools) -> Ints:
+        return first_of_group(of, order, valid, size)
+
+    saw = pick(IS_CONTAINER[tree.stage] & (nodes.first != NO_NS) & alive)
+    server = pick((tree.stage == STAGE_CODE[Stage.SERVER]) & alive)
+    computed = _computed(nodes, tree, axis, prompts, alive)
+    at = nodes.start + axis.shift
+    seen_at = at[saw] + nodes.first[saw] - root_start
+    ttft = np.where(saw != NONE, seen_at, np.where(computed != NO_NS, computed - root_start, NO_NS))
+    ttft = np.where(ttft == NO_NS, NO_NS, np.maximum(ttft, 0))
+    source = np.where(saw != NONE, source_of(tree, saw), np.where(computed != NO_NS, SOURCES.index("engine"), 0))
+    ttft[not_streaming] = NO_NS
+    source[not_streaming] = 0
+
+    said = nodes.said_first[server]
+    by_stages = np.where(computed != NO_NS, computed - at[server], NO_NS)
+    engine = np.where(said != NO_NS, said, np.where(by_stages >= 0, by_stages, nodes.first[server]))
+    engine[server == NONE] = NO_NS
+    end = nodes.end[prompts.root] - root_start
+    return FirstTokens(ttft, source, engine, np.maximum(end, ttft), server)
+
+
+def _computed(nodes: Nodes, tree: Tree, axis: Axis, prompts: Prompts, alive: Bools) -> Ints:
+    """When the engine of each prompt had computed its first token, on the prompt's axis; NO_NS where no stage tells."""
+    size = len(prompts)
+    inside = (prompts.of != NONE) & alive
+    decode = np.flatnonzero(inside & (tree.stage == STAGE_CODE[Stage.DECODE]))
+    prefill = np.flatnonzero(inside & (tree.stage == STAGE_CODE[Stage.PREFILL]))
+    latest = np.iinfo(np.int64).max
+    began = np.full(size, latest, dtype=np.int64)
+    np.minimum.at(began, prompts.of[decode], nodes.start[decode] + axis.shift[decode])
+    filled = np.full(size, NO_NS, dtype=np.int64)
+    np.maximum.at(filled, prompts.of[prefill], nodes.end[prefill] + axis.shift[prefill])
+    return np.where(filled != NO_NS, filled, np.where(began != latest, began, NO_NS))

@@ -1,0 +1,203 @@
+"""Spans as arrays: one order whatever order they came in, every span once, parents as indices.
+
+Besides the spans, a node exists for each part that a rule reads out of a span's attributes (an engine that says its queue
+and prefill times as numbers instead of child spans): those come last and are children of their span.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from promptpath.collector.assemble.ragged import NONE, bools_of, codes_of, ints_of
+from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, STAGE_CODE, Bools, Ints
+
+
+@dataclass
+class Nodes:
+    """Columns of n nodes, all of shape (n,). The first `spans` nodes are spans, the others parts of one.
+
+    row: row of the span table (of the span a part belongs to). trace, parent_key, scope, service, process, host, request:
+    codes. parent: index of the parent node, -1 for none; `orphan` where a parent is named that is not there.
+    start, end: ns since the epoch. first: ns from start to the span's first delivery of tokens, NO_NS if it saw none.
+    engine_first: the same, said by the span in a number of its own.
+    """
+
+    spans: int
+    row: Ints
+    trace: Ints
+    parent: Ints
+    parent_key: Ints
+    orphan: Bools
+    start: Ints
+    end: Ints
+    first: Ints
+    said_first: Ints
+    stage: Ints
+    server_kind: Bools
+    scope: Ints
+    service: Ints
+    process: Ints
+    host: Ints
+    request: Ints
+    loopback: Bools
+    inference: Bools
+    agent: Bools
+    failed: Bools
+    service_names: list[str]
+    host_names: list[str]
+    request_names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+def load(table: pa.Table) -> Nodes:
+    """Nodes of a span table that `check_spans` has passed."""
+    trace, _ = codes_of(table["trace_id"].combine_chunks())
+    both = pa.concat_arrays([table["span_id"].combine_chunks(), table["parent_id"].combine_chunks()])
+    ids, id_names = codes_of(both)
+    count = table.num_rows
+    span, parent_id = ids[:count], ids[count:]
+    start = ints_of(table["start_ns"].combine_chunks(), 0)
+    duration = np.maximum(ints_of(table["duration_ns"].combine_chunks(), 0), 0)
+
+    rows = _canonical_rows(trace, span, start, duration)
+    width = len(id_names) + 1
+    key = trace[rows] * width + span[rows]
+    named = parent_id[rows] != (id_names.index("") if "" in id_names[:1] else -1)
+    parent_key = trace[rows] * width + parent_id[rows]
+    parent = _find(key, parent_key)
+    parent[~named] = NONE
+    parent[parent == np.arange(len(rows))] = NONE
+
+    def text(name: str) -> tuple[Ints, list[str]]:
+        codes, names = codes_of(table[name].combine_chunks())
+        return codes[rows], names
+
+    def flag(name: str) -> Bools:
+        return bools_of(table[name].combine_chunks())[rows]
+
+    stage_codes, stage_names = text("stage")
+    known = np.array([STAGE_CODE.get(name, 0) for name in stage_names] or [0], dtype=np.int64)
+    stage = known[stage_codes] if len(rows) else stage_codes
+    service, service_names = text("service")
+    host, host_names = text("host")
+    request, request_names = text("request_id")
+    kind, kind_names = text("kind")
+    is_server = np.array([name.upper() == "SERVER" for name in kind_names] or [False], dtype=np.bool_)
+    said_first = ints_of(table["first_token_ns"].combine_chunks(), NO_NS)[rows]
+    start, duration = start[rows], duration[rows]
+    nodes = Nodes(
+        spans=len(rows),
+        row=rows,
+        trace=trace[rows],
+        parent=parent,
+        parent_key=np.where(named, parent_key, NONE),
+        orphan=named & (parent == NONE),
+        start=start,
+        end=start + duration,
+        first=_first_delivery(table["gaps_us"].combine_chunks(), rows, said_first, stage),
+        said_first=said_first,
+        stage=stage,
+        server_kind=is_server[kind] if len(rows) else np.zeros(0, dtype=np.bool_),
+        scope=text("scope")[0],
+        service=service,
+        process=text("process")[0],
+        host=host,
+        request=request,
+        loopback=flag("loopback"),
+        inference=flag("inference"),
+        agent=flag("agent"),
+        failed=flag("failed"),
+        service_names=service_names,
+        host_names=host_names,
+        request_names=request_names,
+    )
+    return _with_parts(nodes, table)
+
+
+def _canonical_rows(trace: Ints, span: Ints, start: Ints, duration: Ints) -> Ints:
+    """Rows by trace, start, span id; of a span sent twice the longer one only."""
+    order = np.lexsort((duration, start, span, trace))
+    last = np.ones(len(order), dtype=np.bool_)
+    last[:-1] = (trace[order][1:] != trace[order][:-1]) | (span[order][1:] != span[order][:-1])
+    kept = order[last]
+    return kept[np.lexsort((span[kept], start[kept], trace[kept]))].astype(np.int64)
+
+
+def _find(keys: Ints, wanted: Ints) -> Ints:
+    """Index of each wanted key among unique keys, -1 where absent."""
+    if len(keys) == 0:
+        return np.empty(0, dtype=np.int64)
+    order = np.argsort(keys, kind="stable")
+    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+    found = order[at]
+    return np.where(keys[found] == wanted, found, NONE).astype(np.int64)
+
+
+def _first_delivery(gaps: pa.Array, rows: Ints, said: Ints, stage: Ints) -> Ints:
+    """Span start to first delivery in ns: from the token gaps, else as the span says, for spans that contain others."""
+    offsets = gaps.offsets.to_numpy().astype(np.int64)
+    values = gaps.values.to_numpy(zero_copy_only=False).astype(np.int64)
+    begin, length = offsets[rows], offsets[rows + 1] - offsets[rows]
+    has = length > 0
+    first = np.where(said >= 0, said, NO_NS)
+    first[has] = values[begin[has]] * 1000
+    first[~IS_CONTAINER[stage] & (stage != STAGE_CODE["inbound"])] = NO_NS
+    return first
+
+
+def _with_parts(nodes: Nodes, table: pa.Table) -> Nodes:
+    """`nodes` and, behind them, a node for each part a rule read out of a span."""
+    stages = table["part_stages"].combine_chunks()
+    offsets = stages.offsets.to_numpy().astype(np.int64)
+    counts = (offsets[1:] - offsets[:-1])[nodes.row]
+    if not counts.any():
+        return nodes
+    owner = np.repeat(np.arange(len(nodes), dtype=np.int64), counts)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    at = offsets[nodes.row[owner]] + within
+    codes, names = codes_of(stages.values)
+    known = np.array([STAGE_CODE.get(name, 0) for name in names], dtype=np.int64)
+    begin = nodes.start[owner] + ints_of(table["part_starts_ns"].combine_chunks().values, 0)[at]
+    length = ints_of(table["part_durations_ns"].combine_chunks().values, 0)[at]
+    begin = np.clip(begin, nodes.start[owner], nodes.end[owner])
+    until = np.clip(begin + np.maximum(length, 0), begin, nodes.end[owner])
+    none = np.full(len(owner), NO_NS, dtype=np.int64)
+    false = np.zeros(len(owner), dtype=np.bool_)
+
+    def more(values: Ints, extra: Ints) -> Ints:
+        return np.concatenate((values, extra))
+
+    def inherit(values: Ints) -> Ints:
+        return np.concatenate((values, values[owner]))
+
+    return Nodes(
+        spans=nodes.spans,
+        row=inherit(nodes.row),
+        trace=inherit(nodes.trace),
+        parent=more(nodes.parent, owner),
+        parent_key=more(nodes.parent_key, np.full(len(owner), NONE, dtype=np.int64)),
+        orphan=np.concatenate((nodes.orphan, false)),
+        start=more(nodes.start, begin),
+        end=more(nodes.end, until),
+        first=more(nodes.first, none),
+        said_first=more(nodes.said_first, none),
+        stage=more(nodes.stage, known[codes[at]]),
+        server_kind=np.concatenate((nodes.server_kind, false)),
+        scope=inherit(nodes.scope),
+        service=inherit(nodes.service),
+        process=inherit(nodes.process),
+        host=inherit(nodes.host),
+        request=inherit(nodes.request),
+        loopback=np.concatenate((nodes.loopback, false)),
+        inference=np.concatenate((nodes.inference, false)),
+        agent=np.concatenate((nodes.agent, false)),
+        failed=np.concatenate((nodes.failed, false)),
+        service_names=nodes.service_names,
+        host_names=nodes.host_names,
+        request_names=nodes.request_names,
+    )

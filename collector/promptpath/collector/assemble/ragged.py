@@ -1,0 +1,84 @@
+"""Small array tools: ragged gathers, the first value of each group, text columns as codes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from promptpath.collector.assemble.schema import Bools, Ints
+
+NONE: Final = -1
+
+
+def spans_of(starts: Ints, counts: Ints) -> Ints:
+    """The concatenated ranges start, start+1, ... start+count-1 of each pair; shape (sum(counts),)."""
+    total = int(counts.sum())
+    if total == 0:
+        return np.empty(0, dtype=np.int64)
+    offsets = np.cumsum(counts) - counts
+    return np.repeat(starts - offsets, counts) + np.arange(total, dtype=np.int64)
+
+
+def firsts(groups: Ints) -> Ints:
+    """Positions at which a new group starts in an array whose equal values are adjacent."""
+    if len(groups) == 0:
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1]))).astype(np.int64)
+
+
+def first_of_group(groups: Ints, order: Ints, valid: Bools, size: int) -> Ints:
+    """For each group 0..size-1 the first index of `order` that is valid, else -1.
+
+    groups, valid: per index; order: indices sorted by group and then by preference.
+    """
+    chosen = order[valid[order]]
+    result = np.full(size, NONE, dtype=np.int64)
+    at = firsts(groups[chosen])
+    result[groups[chosen[at]]] = chosen[at]
+    return result
+
+
+def offsets_of(groups: Ints, size: int) -> pa.Array:
+    """List offsets (int32) of values sorted by group 0..size-1."""
+    counts = np.bincount(groups, minlength=size) if len(groups) else np.zeros(size, dtype=np.int64)
+    return pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
+
+
+def list_array(groups: Ints, values: pa.Array, size: int) -> pa.Array:
+    """A list column: `values` (sorted by group) gathered into rows 0..size-1."""
+    return pa.ListArray.from_arrays(offsets_of(groups, size), values)
+
+
+def codes_of(column: pa.Array) -> tuple[Ints, list[str]]:
+    """A text column as codes and the texts they stand for. Codes rank the texts, so they sort as the texts do."""
+    encoded = column.dictionary_encode()
+    words = encoded.dictionary
+    order = pc.sort_indices(words)
+    rank = np.empty(len(words), dtype=np.int64)
+    rank[order.to_numpy()] = np.arange(len(words), dtype=np.int64)
+    indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return (rank[indices] if len(words) else indices), words.take(order).to_pylist()
+
+
+def take_texts(column: pa.Array, rows: Ints) -> pa.Array:
+    """Texts at `rows`; '' where the row is -1."""
+    indices = pa.array(rows, mask=rows < 0)
+    return column.take(indices).fill_null("")
+
+
+def nullable(values: Any, valid: Bools, arrow_type: pa.DataType) -> pa.Array:
+    """A column with nulls where not valid."""
+    return pa.array(np.asarray(values), mask=~valid).cast(arrow_type)
+
+
+def ints_of(column: pa.Array, missing: int) -> Ints:
+    """A nullable integer column as int64, `missing` where null."""
+    return np.asarray(column.fill_null(missing).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def bools_of(column: pa.Array) -> Bools:
+    """A nullable boolean column, null as False."""
+    return np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -1,0 +1,75 @@
+"""Every stage span of a prompt cut into maximal pieces of constant ownership: what a waterfall draws.
+
+Critical pieces are the painted ones and partition the prompt. The rest of each span's extent, while something deeper
+owned the time or after the token had left it, is not critical and keeps the span's own stage. All are cut at the first token.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from promptpath.collector.assemble.breakdown import Painted
+from promptpath.collector.assemble.delivery import FirstTokens, Prompts
+from promptpath.collector.assemble.nodes import Nodes
+from promptpath.collector.assemble.ragged import list_array
+from promptpath.collector.assemble.schema import STAGE_CODE, STAGE_NAMES, Ints
+from promptpath.collector.assemble.tree import Tree
+from promptpath.semconv import Stage
+
+
+def build(
+    nodes: Nodes, tree: Tree, prompts: Prompts, tokens: FirstTokens, painted: Painted, table: pa.Table
+) -> dict[str, pa.Array]:
+    """The `segments.*` columns, m rows; pieces by start, then outermost first."""
+    idle_node, idle_start, idle_end = _idle(tree, prompts, tokens, painted)
+    node = np.concatenate((painted.node, idle_node))
+    start = np.concatenate((painted.start, idle_start))
+    end = np.concatenate((painted.end, idle_end))
+    stage = np.concatenate((painted.stage, tree.stage[idle_node]))
+    critical = np.arange(len(node)) < len(painted.node)
+    prompt = prompts.of[node]
+    order = np.lexsort((node, -end, tree.depth[node], start, prompt))
+    node, prompt = node[order], prompt[order]
+    hop_names = pa.array(nodes.service_names, type=pa.string())
+    values = {
+        "stage": pa.array(STAGE_NAMES, type=pa.string()).take(pa.array(stage[order])),
+        "hop": hop_names.take(pa.array(nodes.service[tree.entry[node]])),
+        "span_id": table["span_id"].combine_chunks().take(pa.array(nodes.row[node])),
+        "start_ns": pa.array(start[order]),
+        "duration_ns": pa.array((end - start)[order]),
+        "critical": pa.array(critical[order]),
+    }
+    return {f"segments.{name}": list_array(prompt, column, len(prompts)) for name, column in values.items()}
+
+
+def _idle(tree: Tree, prompts: Prompts, tokens: FirstTokens, painted: Painted) -> tuple[Ints, Ints, Ints]:
+    """Pieces of stage spans that they did not own: (node, start, end)."""
+    stage = tree.stage[prompts.order]
+    member = np.sort(prompts.order[(stage > 0) & (stage != STAGE_CODE[Stage.LOAD])])
+    rank = np.full(len(tree.stage), -1, dtype=np.int64)
+    rank[member] = np.arange(len(member))
+    # What a node owned, in time order; a pause between attempts may lie outside of the node that waited, which is no harm:
+    # pieces that end before they start are dropped below.
+    owned = np.lexsort((painted.start, rank[painted.node]))
+    owner = rank[painted.node[owned]]
+    count = np.bincount(owner, minlength=len(member)) if len(owner) else np.zeros(len(member), dtype=np.int64)
+    last = np.cumsum(count + 1) - 1
+    first = last - count
+    at = np.arange(len(owned)) + owner
+    start = np.empty(int((count + 1).sum()), dtype=np.int64)
+    end = np.empty_like(start)
+    start[first] = painted.extent_start[member]
+    end[last] = painted.extent_end[member]
+    end[at] = painted.start[owned]
+    start[at + 1] = painted.end[owned]
+    node = np.repeat(member, count + 1)
+    cut = tokens.ttft[prompts.of[node]]
+    across = (start < cut) & (cut < end)
+    node, start, end = (
+        np.concatenate((node, node[across])),
+        np.concatenate((start, cut[across])),
+        np.concatenate((np.where(across, cut, end), end[across])),
+    )
+    real = start < end
+    return node[real], start[real], end[real]

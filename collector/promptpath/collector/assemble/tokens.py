@@ -1,0 +1,156 @@
+"""Gaps between deliveries of tokens, and what is computed from them: ITL percentiles, TPOT, stalls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from promptpath.collector.assemble.delivery import FirstTokens, Prompts, source_of
+from promptpath.collector.assemble.nodes import Nodes
+from promptpath.collector.assemble.ragged import NONE, first_of_group, spans_of
+from promptpath.collector.assemble.schema import (
+    IS_CONTAINER,
+    NO_NS,
+    STAGE_CODE,
+    AssembleConfig,
+    Bools,
+    Floats,
+    Ints,
+)
+from promptpath.collector.assemble.tree import Tree
+from promptpath.semconv import Stage
+
+
+@dataclass
+class Deliveries:
+    """Deliveries of m prompts. source: index into SOURCES, 0 where no hop saw them.
+
+    gaps_us, tokens: the gaps of all prompts and the tokens at the end of each, shape (g,), sorted by prompt; prompt: shape (g,). first_tokens:
+    shape (m,), tokens of the first delivery, -1 where none was seen. delivered: shape (m,), tokens of all deliveries.
+    """
+
+    source: Ints
+    prompt: Ints
+    gaps_us: Ints
+    tokens: Ints
+    first_tokens: Ints
+    delivered: Ints
+
+
+def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, table: pa.Table) -> Deliveries:
+    """Deliveries at the root, else at the outermost hop that saw tokens, else as the engine computed them."""
+    gaps, counts = table["gaps_us"].combine_chunks(), table["counts"].combine_chunks()
+    offsets = gaps.offsets.to_numpy().astype(np.int64)
+    begin, length = offsets[nodes.row], (offsets[1:] - offsets[:-1])[nodes.row]
+    has = (length > 0) & ~lost & (np.arange(len(nodes)) < nodes.spans)
+    size = len(prompts)
+    chosen = first_of_group(prompts.of, prompts.order, has & IS_CONTAINER[tree.stage], size)
+    computed = first_of_group(prompts.of, prompts.order, has & (tree.stage == STAGE_CODE[Stage.DECODE]), size)
+    chosen = np.where(chosen != NONE, chosen, computed)
+
+    seen = np.flatnonzero(chosen != NONE)
+    node = chosen[seen]
+    each = length[node]
+    at = spans_of(begin[node], each)
+    is_first = np.zeros(len(at), dtype=np.bool_)
+    is_first[np.cumsum(each) - each] = True
+    prompt = np.repeat(seen, each)
+    tokens = _counts(counts, nodes.row[node], each)
+    values = gaps.values.to_numpy(zero_copy_only=False).astype(np.int64)[at]
+    first_tokens = np.full(size, -1, dtype=np.int64)
+    first_tokens[prompt[is_first]] = tokens[is_first]
+    delivered = np.zeros(size, dtype=np.int64)
+    np.add.at(delivered, prompt, tokens)
+    rest = ~is_first
+    return Deliveries(
+        source=source_of(tree, chosen),
+        prompt=prompt[rest],
+        gaps_us=values[rest],
+        tokens=tokens[rest],
+        first_tokens=first_tokens,
+        delivered=delivered,
+    )
+
+
+def _counts(counts: pa.Array, rows: Ints, each: Ints) -> Ints:
+    """Tokens of every delivery of the spans at `rows`, `each` deliveries a span; 1 where the span gives no count."""
+    offsets = counts.offsets.to_numpy().astype(np.int64)
+    begin, length = offsets[rows], offsets[rows + 1] - offsets[rows]
+    within = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
+    given = within < np.repeat(length, each)
+    tokens = np.ones(len(within), dtype=np.int64)
+    values = counts.values.to_numpy(zero_copy_only=False).astype(np.int64)
+    tokens[given] = values[(np.repeat(begin, each) + within)[given]]
+    return tokens
+
+
+@dataclass
+class Latencies:
+    """Per prompt, shape (m,), NO_NS where there is no value. stalls: -1 where no deliveries were seen."""
+
+    itl_p50: Ints
+    itl_p99: Ints
+    itl_max: Ints
+    tpot: Ints
+    stalls: Ints
+
+
+def latencies(
+    found: Deliveries, first: FirstTokens, output_tokens: Ints, decode_ns: Ints, config: AssembleConfig
+) -> Latencies:
+    """ITL percentiles, TPOT and stalls.
+
+    output_tokens: shape (m,), -1 where unknown. decode_ns: shape (m,), first to last token as the engine computed them, for prompts whose
+    deliveries nobody saw; NO_NS where unknown.
+    """
+    size = len(first.ttft)
+    gap_ns = found.gaps_us * 1000
+    seen = (found.first_tokens >= 0) & (first.ttft != NO_NS)
+    per_token = gap_ns / np.maximum(found.tokens, 1)
+    p50, p99, top = _quantiles(found.prompt, per_token, found.tokens, size, (0.5, 0.99, 1.0))
+    median, *_ = _quantiles(found.prompt, gap_ns.astype(np.float64), np.ones_like(found.tokens), size, (0.5,))
+
+    threshold = np.maximum(np.nan_to_num(median) * config.stall_factor, config.stall_min_ns)
+    stalls = np.bincount(found.prompt[gap_ns > threshold[found.prompt]], minlength=size).astype(np.int64)
+    stalls[found.first_tokens < 0] = -1
+
+    last = np.zeros(size, dtype=np.int64)
+    np.add.at(last, found.prompt, gap_ns)
+    last = np.where(found.first_tokens >= 0, last, decode_ns)
+    count = np.where(output_tokens >= 0, output_tokens, np.where(seen, found.delivered, 0))
+    has_tpot = (count >= 2) & (first.ttft != NO_NS) & (last != NO_NS)
+    tpot = np.where(has_tpot, np.rint(last / np.maximum(count - 1, 1)), NO_NS).astype(np.int64)
+    return Latencies(_whole(p50), _whole(p99), _whole(top), tpot, stalls)
+
+
+def _whole(values: Floats) -> Ints:
+    """Rounded to integers, NO_NS for NaN."""
+    return np.where(np.isnan(values), NO_NS, np.rint(np.nan_to_num(values))).astype(np.int64)
+
+
+def _quantiles(group: Ints, values: Floats, weights: Ints, size: int, wanted: tuple[float, ...]) -> list[Floats]:
+    """Quantiles of each group's samples with linear interpolation, a value of weight k being k samples; NaN if none.
+
+    group: shape (g,), sorted. The samples are never written out: ranks are looked up in the running sum of weights.
+    """
+    some = weights > 0
+    group, values, weights = group[some], values[some], weights[some]
+    results = [np.full(size, np.nan) for _ in wanted]
+    if len(group) == 0:
+        return results
+    order = np.lexsort((values, group))
+    values, reach = values[order], np.cumsum(weights[order])
+    samples = np.zeros(size, dtype=np.int64)
+    np.add.at(samples, group, weights)
+    start = np.cumsum(samples) - samples
+    has = samples > 0
+    for result, quantile in zip(results, wanted, strict=True):
+        rank = quantile * (samples[has] - 1)
+        low = np.floor(rank).astype(np.int64)
+        high = np.minimum(low + 1, samples[has] - 1)
+        lower = values[np.searchsorted(reach, start[has] + low, side="right")]
+        upper = values[np.searchsorted(reach, start[has] + high, side="right")]
+        result[has] = lower + (upper - lower) * (rank - low)
+    return results

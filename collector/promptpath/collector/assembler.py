@@ -1,0 +1,304 @@
+"""The assembler service: follows what arrives in storage and keeps `prompts` up to date.
+
+A trace is assembled when nothing has come for it for the grace time and its root has ended; longer after its last span if the root is
+missing, and at the latest some time after its first if spans keep coming. Later spans have it assembled again: its rows
+are replaced. What has been done is remembered as one position on the axis of arrivals, written after the rows, so
+that a restart repeats a few seconds of work and loses none.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from promptpath.collector.assemble import AssembleConfig, assemble
+from promptpath.collector.assemble.store import (
+    Shard,
+    arrivals_after,
+    database_now_ns,
+    read_position,
+    read_spans,
+    rooted,
+    traces_between,
+    write_position,
+)
+from promptpath.storage import StorageError
+from promptpath.storage.rows import insert_prompts
+
+if TYPE_CHECKING:
+    from clickhouse_connect.driver.client import Client
+
+_log = logging.getLogger(__name__)
+
+_S: Final = 1_000_000_000
+#: Arrivals are stamped before they can be read; nothing older than this comes to light any more.
+_SETTLED_NS: Final = 10 * _S
+_PAGE_ROWS: Final = 100_000
+_BATCH_SPANS: Final = 100_000
+_BATCH_TRACES: Final = 5_000
+
+
+@dataclass
+class _Pending:
+    """A trace with spans that no stored prompt shows yet: its first and last such arrival (ns), and how many spans."""
+
+    first_ns: int
+    last_ns: int
+    spans: int
+
+
+class AssemblerService:
+    """Assembles prompts from what arrives; one thread, or `run_once` by hand.
+
+    client_factory: makes a client for the calling thread. grace_s: quiet seconds before a trace with its root is assembled;
+    orphan_s: the same for a trace whose root has not come; longest_s: after its first new span a trace is assembled even if
+    spans still come. poll_s: seconds between looks. select: SQL of other rules (`rules.compile_select`).
+    """
+
+    def __init__(
+        self,
+        client_factory: Callable[[], Client],
+        *,
+        grace_s: float = 2.0,
+        orphan_s: float = 10.0,
+        longest_s: float = 30.0,
+        poll_s: float = 0.5,
+        shard: Shard | None = None,
+        config: AssembleConfig | None = None,
+        select: str | None = None,
+    ) -> None:
+        self._factory = client_factory
+        self._grace_ns = int(grace_s * _S)
+        self._orphan_ns = int(max(orphan_s, grace_s) * _S)
+        self._longest_ns = int(max(longest_s, grace_s) * _S)
+        self._poll_s = poll_s
+        self._shard = shard or Shard()
+        self._config = config or AssembleConfig()
+        self._select = select
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pending: dict[str, _Pending] = {}
+        self._seen = np.empty(0, dtype=np.uint64)
+        self._seen_at = np.empty(0, dtype=np.int64)
+        self._read_ns: int | None = None
+        self._written_ns = 0
+        self._stats: dict[str, float] = dict.fromkeys(
+            ("runs", "traces", "spans", "prompts", "failed_traces", "errors", "pending_traces", "busy_s", "behind_s"), 0
+        )
+
+    @property
+    def stats(self) -> dict[str, float]:
+        """Totals since the start (`runs traces spans prompts failed_traces errors busy_s`) and gauges (`pending_traces behind_s`)."""
+        return dict(self._stats)
+
+    def start(self) -> None:
+        """Start following in a thread of its own. Idempotent."""
+        if self._thread is None:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._follow, name="promptpath-assembler", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the batch at hand and stop; what is pending is found again by the next start. Idempotent."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def run_once(self) -> int:
+        """Look once and assemble what is ready. Returns the prompts written.
+
+        Raises StorageError if storage fails; nothing is lost, the next run tries again.
+        """
+        return self._run(everything=False)
+
+    def flush(self) -> int:
+        """Assemble everything that has arrived, without waiting for quiet. Returns the prompts written."""
+        return self._run(everything=True)
+
+    def close(self) -> None:
+        """Close the calling thread's client."""
+        client = getattr(self._local, "client", None)
+        if client is not None:
+            self._local.client = None
+            with suppress(Exception):
+                client.close()
+
+    def _follow(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                self.run_once()
+                failures = 0
+            except Exception as error:
+                # Storage may be down for long; the thread must outlive it.
+                failures += 1
+                self._stats["errors"] += 1
+                if failures == 1:
+                    _log.warning("assembler: %s; it tries again", error)
+                self.close()
+            self._stop.wait(min(self._poll_s * 2 ** min(failures, 6), 30.0))
+        self.close()
+
+    def _client(self) -> Client:
+        client = getattr(self._local, "client", None)
+        if client is None:
+            client = self._local.client = self._factory()
+        return client
+
+    def _run(self, *, everything: bool) -> int:
+        with self._lock:
+            began = time.monotonic()
+            client = self._client()
+            now = database_now_ns(client)
+            if self._read_ns is None:
+                self._read_ns = self._written_ns = read_position(client, self._shard)
+            written = 0
+            more = True
+            while more and not (self._stop.is_set() and self._thread is not None):
+                more = self._read(client, now)
+                ready = self._ready(client, now, everything=everything)
+                for batch in _batches([(trace, self._pending[trace].spans) for trace in ready]):
+                    written += self._assemble(client, batch)
+                self._remember(client, now, did=bool(ready))
+            self._stats["runs"] += 1
+            self._stats["pending_traces"] = len(self._pending)
+            oldest = min((one.first_ns for one in self._pending.values()), default=now)
+            self._stats["behind_s"] = max(0.0, (now - min(oldest, self._read_ns)) / _S)
+            self._stats["busy_s"] += time.monotonic() - began
+            return written
+
+    def _read(self, client: Client, now: int) -> bool:
+        """Take in new arrivals; whether there may be more than one page of them."""
+        assert self._read_ns is not None
+        after = min(self._read_ns, now - _SETTLED_NS) if self._read_ns > now - _SETTLED_NS else self._read_ns
+        while True:
+            page = arrivals_after(client, after, self._shard, _PAGE_ROWS)
+            new = ~np.isin(page.key, self._seen)
+            for index in np.flatnonzero(new).tolist():
+                at, spans = int(page.at_ns[index]), int(page.spans[index])
+                known = self._pending.setdefault(page.trace_id[index], _Pending(at, at, 0))
+                known.first_ns, known.last_ns = min(known.first_ns, at), max(known.last_ns, at)
+                known.spans += spans
+            self._seen = np.concatenate((self._seen, page.key[new]))
+            self._seen_at = np.concatenate((self._seen_at, page.at_ns[new]))
+            full = len(page.key) >= _PAGE_ROWS
+            self._read_ns = max(self._read_ns, int(page.at_ns[-1]) if full else now)
+            # A page of nothing but known rows is the overlap: go on behind it.
+            if not full or new.any():
+                break
+            after = int(page.at_ns[-1])
+        unsettled = self._seen_at > min(self._read_ns, now - _SETTLED_NS)
+        self._seen, self._seen_at = self._seen[unsettled], self._seen_at[unsettled]
+        return full
+
+    def _ready(self, client: Client, now: int, *, everything: bool) -> list[str]:
+        """Pending traces whose time has come, by first arrival."""
+        if everything:
+            ready = set(self._pending)
+        else:
+            old = {
+                trace
+                for trace, one in self._pending.items()
+                if now - one.last_ns >= self._orphan_ns or now - one.first_ns >= self._longest_ns
+            }
+            quiet = [
+                trace
+                for trace, one in self._pending.items()
+                if trace not in old and now - one.last_ns >= self._grace_ns
+            ]
+            ready = old
+            for first in range(0, len(quiet), _BATCH_TRACES):
+                ready |= rooted(client, quiet[first : first + _BATCH_TRACES])
+        return sorted(ready, key=lambda trace: (self._pending[trace].first_ns, trace))
+
+    def _assemble(self, client: Client, batch: Sequence[str]) -> int:
+        """Assemble one batch; a trace that cannot be assembled is set aside and does not hold up the others."""
+        try:
+            spans, prompts = assemble_traces(client, batch, self._config, self._select)
+        except StorageError:
+            raise
+        except Exception as error:
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                return self._assemble(client, batch[:middle]) + self._assemble(client, batch[middle:])
+            if not isinstance(error, (ValueError, TypeError, IndexError, ArithmeticError, KeyError)):
+                raise
+            _log.exception("assembler: trace %s cannot be assembled", batch[0])
+            self._stats["failed_traces"] += 1
+            spans = prompts = 0
+        for trace in batch:
+            del self._pending[trace]
+        self._stats["traces"] += len(batch)
+        self._stats["spans"] += spans
+        self._stats["prompts"] += prompts
+        return prompts
+
+    def _remember(self, client: Client, now: int, *, did: bool) -> None:
+        """Write the position behind which nothing is left to do."""
+        assert self._read_ns is not None
+        position = min(self._read_ns, now - _SETTLED_NS)
+        position = min([position, *(one.first_ns - 1 for one in self._pending.values())])
+        if position > self._written_ns and (did or position - self._written_ns > 60 * _S):
+            write_position(client, self._shard, position)
+            self._written_ns = position
+
+
+def assemble_traces(
+    client: Client, trace_ids: Sequence[str], config: AssembleConfig | None = None, select: str | None = None
+) -> tuple[int, int]:
+    """Assemble some traces as they are stored and write their prompts. Returns (spans read, prompts written)."""
+    table = read_spans(client, trace_ids, select)
+    config = config or AssembleConfig()
+    if not config.assembled_at_ns:
+        config = replace(config, assembled_at_ns=time.time_ns())
+    prompts = assemble(table, config)
+    return table.num_rows, insert_prompts(client, prompts, trace_ids=trace_ids)
+
+
+def assemble_since(
+    client: Client,
+    since_ns: int,
+    *,
+    until_ns: int | None = None,
+    shard: Shard | None = None,
+    config: AssembleConfig | None = None,
+    select: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Assemble all traces that have spans from `since_ns` (to `until_ns`) on their own clock, anew. Returns the prompts written.
+
+    progress: called with (traces done, traces in all) after each batch.
+    """
+    until = until_ns if until_ns is not None else time.time_ns()
+    traces = traces_between(client, since_ns, until, shard or Shard())
+    written = done = 0
+    for batch in _batches(traces):
+        written += assemble_traces(client, batch, config, select)[1]
+        done += len(batch)
+        if progress is not None:
+            progress(done, len(traces))
+    return written
+
+
+def _batches(traces: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
+    """(trace, spans) in batches that fit in memory; a trace is never split."""
+    batch: list[str] = []
+    size = 0
+    for trace, spans in traces:
+        if batch and (size + spans > _BATCH_SPANS or len(batch) >= _BATCH_TRACES):
+            yield batch
+            batch, size = [], 0
+        batch.append(trace)
+        size += spans
+    if batch:
+        yield batch
