@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,12 @@ import openvino_genai
 
 _log = logging.getLogger(__name__)
 
-#: `step` keeps the interpreter to itself, so between two steps the event loop gets this many rounds (accept, read,
-#: dispatch, answer) before the next one; a round without work costs some 10 us.
-_LOOP_ROUNDS = 6
-#: The longest wait for those rounds, in seconds: a slow handler must not stop the batch.
-_LOOP_WAIT_S = 0.01
+#: `step` keeps the interpreter to itself. So the next one waits until every token of the last is on its way and every
+#: request that has arrived is queued, and then for so many rounds of the event loop without either; a round without
+#: work costs some 10 us.
+_QUIET_ROUNDS = 4
+#: The longest such wait, in seconds: a slow reader must not stop the batch.
+_LOOP_WAIT_S = 0.02
 
 
 class EngineFull(Exception):
@@ -44,27 +46,68 @@ class Generation:
     def __init__(self, handle: Any, owner: Batcher, prompt_tokens: int) -> None:
         self.prompt_tokens = prompt_tokens
         self.handle = handle
+        self.begun = False
         self._owner = owner
         self._ready: asyncio.Queue[Tokens | EngineFailed] = asyncio.Queue()
         self._over = False
+        self._closed = False
 
     def push(self, item: Tokens | EngineFailed) -> None:
         """Called on the event loop's thread by the batcher."""
-        self._ready.put_nowait(item)
+        if not self._closed:
+            self._owner.pace.more()
+            self._ready.put_nowait(item)
 
     async def __aiter__(self) -> AsyncIterator[Tokens]:
         while not self._over:
             item = await self._ready.get()
-            if isinstance(item, EngineFailed):
-                self._over = True
-                raise item
-            self._over = item.finish_reason is not None
-            yield item
+            try:
+                if isinstance(item, EngineFailed):
+                    self._over = True
+                    raise item
+                self._over = item.finish_reason is not None
+                yield item
+            finally:  # it comes back for more when what it was given is on its way
+                self._owner.pace.done()
 
     def close(self) -> None:
         """Gives its place free. If the answer is not complete, nobody wants the rest: the model stops working on it."""
+        if self._closed:
+            return
+        self._closed = True
         self._owner.release(self, cancel=not self._over)
-        self._over = True
+        while not self._ready.empty():
+            self._ready.get_nowait()
+            self._owner.pace.done()
+
+
+class Pace:
+    """How much the event loop has to do before the next step; used on its thread only."""
+
+    def __init__(self) -> None:
+        self.owed = 0
+
+    def more(self) -> None:
+        """A token to pass on, or a request to queue."""
+        self.owed += 1
+
+    def done(self) -> None:
+        """One of those is done."""
+        self.owed -= 1
+
+
+class Arrival:
+    """A request on its way into the queue: the next step waits for it, for a moment."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace: Pace | None = pace
+        pace.more()
+
+    def over(self) -> None:
+        """It is queued, or never will be."""
+        if self._pace is not None:
+            self._pace.done()
+            self._pace = None
 
 
 class Batcher:
@@ -87,6 +130,7 @@ class Batcher:
         self.bytes_of: dict[int, bytes] = {token: text for text, token in vocabulary.items()}
         for special in (self.tokenizer.get_bos_token_id(), self.tokenizer.get_eos_token_id()):
             self.bytes_of.pop(special, None)
+        self.pace = Pace()
         self._capacity = max_num_seqs + max_waiting
         self._ids = itertools.count()
         self._live: dict[int, Generation] = {}
@@ -170,6 +214,10 @@ class Batcher:
                 self._work.wait()
                 self._work.clear()
                 continue
+            # Whoever holds the interpreter gives it up in the middle of its work: look again when it is ours.
+            waited_until_s = time.monotonic() + _LOOP_WAIT_S
+            while self.pace.owed > 0 and time.monotonic() < waited_until_s and not self._stopping:
+                self._hand_over([])
             try:
                 self.pipeline.step()
                 self._hand_over(self._read())
@@ -194,6 +242,10 @@ class Batcher:
                 continue
             output = next(iter(handle.read().values()))
             news.append((generation, Tokens(list(output.generated_ids), _FINISH.get(output.finish_reason))))
+        # First tokens first: somebody is waiting for them.
+        news.sort(key=lambda item: item[0].begun)
+        for generation, _ in news:
+            generation.begun = True
         return news
 
     def _hand_over(self, news: list[tuple[Generation, Tokens | EngineFailed]]) -> None:
@@ -204,16 +256,18 @@ class Batcher:
         except RuntimeError:  # the loop is closed: the server is going down
             self._stopping = True
             return
-        self._breathed.wait(_LOOP_WAIT_S)
+        self._breathed.wait(2 * _LOOP_WAIT_S)
 
     def _deliver(self, news: list[tuple[Generation, Tokens | EngineFailed]]) -> None:
         for generation, item in news:
             generation.push(item)
-        self._breathe(_LOOP_ROUNDS)
+        self._breathe(_QUIET_ROUNDS, time.monotonic() + _LOOP_WAIT_S)
 
-    def _breathe(self, rounds: int) -> None:
-        if rounds and self._loop is not None:
-            self._loop.call_soon(self._breathe, rounds - 1)
+    def _breathe(self, rounds: int, deadline_s: float) -> None:
+        assert self._loop is not None
+        if rounds and time.monotonic() < deadline_s:
+            left = rounds - 1 if self.pace.owed <= 0 else _QUIET_ROUNDS
+            self._loop.call_soon(self._breathe, left, deadline_s)
         else:
             self._breathed.set()
 

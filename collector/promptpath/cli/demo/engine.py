@@ -13,9 +13,9 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from promptpath.cli.demo.batching import Batcher, EngineFailed, EngineFull, Generation
+from promptpath.cli.demo.batching import Arrival, Batcher, EngineFailed, EngineFull, Generation
 from promptpath.cli.demo.model import find_gguf
 from promptpath.cli.demo.openai_format import CHAT_PATH, DONE, ChatRequest, Completion, error, install_error_handlers
 from promptpath.cli.demo.serve import serve
@@ -38,6 +38,7 @@ def create_app(batcher: Batcher, *, name: str, max_model_len: int) -> FastAPI:
 
     app = FastAPI(title=f"inference server {name}", lifespan=lifespan, openapi_url=None)
     install_error_handlers(app)
+    app.add_middleware(_Arrivals, batcher=batcher)
     tokenizer = batcher.tokenizer
 
     @app.get("/health")
@@ -66,6 +67,7 @@ def create_app(batcher: Batcher, *, name: str, max_model_len: int) -> FastAPI:
             generation = batcher.submit(input_ids, config)
         except EngineFull as full:
             raise error(503, f"{name} is busy: {full}", "server_error", "engine_full", retry_after_s=1) from None
+        request.scope["arrival"].over()
         answer = _Answer(generation, IncrementalText(tokenizer.decode, batcher.bytes_of), StopAt(body.stops()))
         completion = Completion(name)
         if body.stream:
@@ -74,6 +76,24 @@ def create_app(batcher: Batcher, *, name: str, max_model_len: int) -> FastAPI:
         return await _whole(answer, completion, request)
 
     return app
+
+
+class _Arrivals:
+    """Has the batch wait a moment for a request that has arrived and is not queued yet."""
+
+    def __init__(self, app: ASGIApp, batcher: Batcher) -> None:
+        self._app = app
+        self._batcher = batcher
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        arrival = scope["arrival"] = Arrival(self._batcher.pace)
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            arrival.over()
 
 
 class _Answer:
