@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from promptpath.collector.sql_errors import (
@@ -52,10 +53,10 @@ _FUNCTIONS: Final = frozenset({"file", "hascolumnintable", "catboostevaluate", "
 _FUNCTION_PREFIXES: Final = ("ai", "addressto")
 
 _FIRST_WORD: Final = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|#[^\n]*(?:\n|$)|/\*.*?\*/)*(\w+|\()", re.DOTALL)
-_STRING: Final = re.compile(r"'(?:[^'\\]|\\.|'')*'", re.DOTALL)
-_CALL: Final = re.compile(r"(`(?:[^`\\]|\\.|``)*`|\"(?:[^\"\\]|\\.)*\"|\w+)\s*\(", re.DOTALL)
-_OUTFILE: Final = re.compile(r"\bINTO OUTFILE\b", re.IGNORECASE)
-_FORMAT: Final = re.compile(r"\bFORMAT (\w+)(?: SETTINGS .*)?$")
+#: A string, a quoted name, a word, or any other character. Read from the left, so that no quote is taken for another.
+_TOKEN: Final = re.compile(
+    r"""('(?:[^'\\]|\\.|'')*')|`((?:[^`\\]|\\.|``)*)`|"((?:[^"\\]|\\.|"")*)"|(\w+)|(\S)""", re.DOTALL
+)
 _SETTINGS_PROBE: Final = re.compile(
     r"SELECT name, value, readonly(?: AS readonly)? FROM system\.settings(?: LIMIT \d+)?(?: FORMAT \w+)?"
 )
@@ -71,17 +72,18 @@ class Checked:
 
 
 def check_statement(query: str) -> None:
-    """Refuses by the first word what can only be a write, before anything parses it (its data may follow it).
+    """Refuses an INSERT by its first word, before anything tries to parse the data that may follow it.
 
     Raises:
         SqlError: READONLY.
     """
+    if _first_word(query) == "INSERT":
+        raise SqlError(READONLY, "Cannot execute query in readonly mode: INSERT")
+
+
+def _first_word(query: str) -> str:
     match = _FIRST_WORD.match(query)
-    word = match[1].upper() if match else ""
-    if word not in _STATEMENTS:
-        raise SqlError(
-            READONLY, f"Cannot execute query in readonly mode: {word or 'an empty query'} is no reading statement"
-        )
+    return match[1].upper() if match else ""
 
 
 def check_canonical(canonical: str, table_functions: frozenset[str]) -> Checked:
@@ -94,14 +96,37 @@ def check_canonical(canonical: str, table_functions: frozenset[str]) -> Checked:
     Raises:
         SqlError: READONLY where it reaches outside the store, NOT_IMPLEMENTED for INTO OUTFILE.
     """
-    check_statement(canonical)
-    bare = _STRING.sub("''", canonical)
-    if _OUTFILE.search(bare):
+    word = _first_word(canonical)
+    if word not in _STATEMENTS:
+        raise SqlError(READONLY, f"Cannot execute query in readonly mode: {word}")
+    tokens = _tokens(canonical)
+    if ("INTO", "OUTFILE") in pairwise(tokens):
         raise SqlError(NOT_IMPLEMENTED, "INTO OUTFILE is not allowed")
     refused = {name.lower() for name in table_functions - _TABLE_FUNCTIONS} | _FUNCTIONS
-    for quoted in _CALL.findall(bare):
-        name = quoted.strip('`"').lower()
-        if name in refused or name.startswith(_FUNCTION_PREFIXES):
+    for token, following in pairwise(tokens):
+        name = token.removeprefix(_QUOTED).lower()
+        if following == "(" and (name in refused or name.startswith(_FUNCTION_PREFIXES)):
             raise SqlError(READONLY, f"Cannot use function {name} in readonly mode: it reaches outside the store")
-    match = _FORMAT.search(bare)
-    return Checked(match[1] if match else "", _SETTINGS_PROBE.fullmatch(canonical) is not None)
+    return Checked(_format(tokens), _SETTINGS_PROBE.fullmatch(canonical) is not None)
+
+
+def _tokens(canonical: str) -> list[str]:
+    """Words and signs as they are, strings as `''`, quoted names behind a mark that no word has."""
+    tokens: list[str] = []
+    for string, backticked, double_quoted, word, sign in _TOKEN.findall(canonical):
+        if sign and sign in "'`\"":
+            raise SqlError(READONLY, "Cannot execute query in readonly mode: a quote that does not end")
+        tokens.append("''" if string else word or sign or _QUOTED + (backticked or double_quoted))
+    return tokens
+
+
+def _format(tokens: list[str]) -> str:
+    """The name behind the last FORMAT that ends the query, or only has SETTINGS behind it."""
+    for index in range(len(tokens) - 2, -1, -1):
+        if tokens[index] == "FORMAT" and tokens[index + 1].isidentifier():
+            return tokens[index + 1] if tokens[index + 2 : index + 3] in ([], ["SETTINGS"]) else ""
+    return ""
+
+
+#: Before a quoted name, which could read INTO or FORMAT.
+_QUOTED: Final = "`"
