@@ -134,7 +134,7 @@ class _Call:
         covered = foreign_span is not None and _carries(request, foreign_span)
         self.covering: Span | None = foreign_span if covered else None
         if self.covering is not None:
-            self.covering.set_attribute(semconv.STAGE, Stage.CALL)
+            self.covering.set_attribute(semconv.STAGE, Stage.CALL.value)
             self.covering.set_attribute(semconv.ATTEMPT, attributes[semconv.ATTEMPT])
         self.span = recorder.start(
             "POST",

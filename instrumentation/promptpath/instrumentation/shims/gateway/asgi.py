@@ -5,8 +5,8 @@ Starlette's applications (FastAPI's are such) are wrapped where they are called.
     app = AsgiMiddleware(app)
 
 Requests on inference paths get a SERVER span whose stage is this process's role (`PROMPTPATH_ROLE`); others pass untouched.
-Where another instrumentation has a SERVER span for the request already (FastAPI's own, OpenTelemetry's), ours lies inside it
-as an INTERNAL span: stage and token gaps appear, and no request has two SERVER spans.
+Where another instrumentation has a SERVER span for the request already (FastAPI's own, OpenTelemetry's), that span gets the
+stage and ours lies inside it as an INTERNAL span with the token gaps: no request has two SERVER spans.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ import weakref
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, ClassVar, Final
 
-from opentelemetry import context as context_api
-from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
 
 from promptpath.instrumentation import recorder
-from promptpath.instrumentation.safety import guard, note_failure
-from promptpath.instrumentation.shims import paths
+from promptpath.instrumentation.safety import guard
+from promptpath.instrumentation.shims.gateway import native
+from promptpath.instrumentation.shims.gateway.covering import COVERED, is_inference
 from promptpath.instrumentation.shims.gateway.exchange import Exchange
 from promptpath.instrumentation.wrapping import unwrap_all, wrap
 from promptpath.semconv import Stage
@@ -30,9 +29,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-#: Set in the scope of a request that is covered, so that an application mounted in another does not cover it again.
-_COVERED: Final = "promptpath.covered"
 
 
 class AsgiMiddleware:
@@ -49,24 +45,10 @@ class AsgiMiddleware:
         self.active = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.active and _is_inference(scope):
+        if self.active and is_inference(scope):
             await _serve(self.app, scope, receive, send, self.role)
         else:
             await self.app(scope, receive, send)
-
-
-def _is_inference(scope: Scope) -> bool:
-    try:
-        return bool(
-            scope["type"] == "http"
-            and scope["method"] == "POST"
-            and paths.inference_path(scope["path"]) is not None
-            and _COVERED not in scope
-            and not context_api.get_value(_SUPPRESS_INSTRUMENTATION_KEY)
-        )
-    except Exception as error:
-        note_failure("asgi.is_inference", error)
-        return False
 
 
 async def _serve(app: App, scope: Scope, receive: Receive, send: Send, role: Stage | None) -> None:
@@ -74,7 +56,7 @@ async def _serve(app: App, scope: Scope, receive: Receive, send: Send, role: Sta
     exchange: Exchange | None = None
     with guard("asgi.begin"):
         exchange = Exchange(scope, role)
-        scope[_COVERED] = True
+        scope[COVERED] = True
     if exchange is None:
         await app(scope, receive, send)
         return
@@ -103,6 +85,7 @@ class AsgiInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _instrument(self, **kwargs: Any) -> None:
         wrap("starlette.applications", "Starlette.__call__", _call)
+        native.step_back(__name__)
 
     def _uninstrument(self, **kwargs: Any) -> None:
         unwrap_all()
@@ -110,7 +93,7 @@ class AsgiInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
 
 def _call(wrapped: App, instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[None]:
-    if len(args) != 3 or kwargs or not _is_inference(args[0]):
+    if len(args) != 3 or kwargs or not is_inference(args[0]):
         return wrapped(*args, **kwargs)
     with guard("asgi.foreign_middleware"):
         if _is_inside_foreign(instance):

@@ -60,7 +60,10 @@ class Exchange:
         self._scope = scope
         self.role = role or role_of_process()
         path: str = scope["path"]
-        covered = foreign.covering_span(SpanKind.SERVER, ()) is not None
+        covering = foreign.covering_span(SpanKind.SERVER, ())
+        covered = covering is not None
+        if covering is not None:
+            covering.set_attribute(semconv.STAGE, self.role.value)
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         parent: Context | None = None if covered else propagate.extract(headers)
         self.span = recorder.start(
