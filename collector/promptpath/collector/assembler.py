@@ -1,9 +1,9 @@
 """The assembler service: follows what arrives in storage and keeps `prompts` up to date.
 
-A trace is assembled when nothing has come for it for the grace time and its root has ended; longer after its last span if the root is
-missing, and at the latest some time after its first if spans keep coming. Later spans have it assembled again: its rows
-are replaced. What has been done is remembered as one position on the axis of arrivals, written after the rows, so
-that a restart repeats a few seconds of work and loses none.
+A trace is assembled when nothing has come for it for the grace time and its root has ended; longer after its last
+span if the root is missing, and at the latest some time after its first if spans keep coming. Later spans have it
+assembled again: its rows are replaced. What has been done is remembered as one position on the axis of arrivals,
+written after the rows, so that a restart repeats a few seconds of work and loses none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from promptpath.collector.assemble.store import (
     traces_between,
     write_position,
 )
-from promptpath.storage import StorageError
 from promptpath.storage.rows import insert_prompts
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ _log = logging.getLogger(__name__)
 _S: Final = 1_000_000_000
 #: Arrivals are stamped before they can be read; nothing older than this comes to light any more.
 _SETTLED_NS: Final = 10 * _S
+#: The position is written each time it has moved by this; a restart repeats no more than that and what had not settled.
+_REMEMBER_NS: Final = 5 * _S
 _PAGE_ROWS: Final = 100_000
 _BATCH_SPANS: Final = 100_000
 _BATCH_TRACES: Final = 5_000
@@ -57,9 +58,10 @@ class _Pending:
 class AssemblerService:
     """Assembles prompts from what arrives; one thread, or `run_once` by hand.
 
-    client_factory: makes a client for the calling thread. grace_s: quiet seconds before a trace with its root is assembled;
-    orphan_s: the same for a trace whose root has not come; longest_s: after its first new span a trace is assembled even if
-    spans still come. poll_s: seconds between looks. select: SQL of other rules (`rules.compile_select`).
+    client_factory: makes a client for the calling thread. grace_s: quiet seconds before a trace with its root is
+    assembled; orphan_s: the same for a trace whose root has not come; longest_s: after its first new span a trace is
+    assembled even if spans still come. poll_s: seconds between looks. select: SQL of other rules
+    (`rules_sql.compile_select`).
     """
 
     def __init__(
@@ -89,15 +91,18 @@ class AssemblerService:
         self._pending: dict[str, _Pending] = {}
         self._seen = np.empty(0, dtype=np.uint64)
         self._seen_at = np.empty(0, dtype=np.int64)
-        self._read_ns: int | None = None
+        #: Arrivals are read up to here; -1 until the stored position is known.
+        self._read_ns = -1
         self._written_ns = 0
+        #: The newest arrival that has been assembled.
+        self._done_ns = 0
         self._stats: dict[str, float] = dict.fromkeys(
             ("runs", "traces", "spans", "prompts", "failed_traces", "errors", "pending_traces", "busy_s", "behind_s"), 0
         )
 
     @property
     def stats(self) -> dict[str, float]:
-        """Totals since the start (`runs traces spans prompts failed_traces errors busy_s`) and gauges (`pending_traces behind_s`)."""
+        """Totals (`runs traces spans prompts failed_traces errors busy_s`), gauges (`pending_traces behind_s`)."""
         return dict(self._stats)
 
     def start(self) -> None:
@@ -149,6 +154,9 @@ class AssemblerService:
             self._stop.wait(min(self._poll_s * 2 ** min(failures, 6), 30.0))
         self.close()
 
+    def _stopping(self) -> bool:
+        return self._stop.is_set() and threading.current_thread() is self._thread
+
     def _client(self) -> Client:
         client = getattr(self._local, "client", None)
         if client is None:
@@ -160,16 +168,19 @@ class AssemblerService:
             began = time.monotonic()
             client = self._client()
             now = database_now_ns(client)
-            if self._read_ns is None:
+            if self._read_ns < 0:
                 self._read_ns = self._written_ns = read_position(client, self._shard)
             written = 0
             more = True
-            while more and not (self._stop.is_set() and self._thread is not None):
+            while more and not self._stopping():
                 more = self._read(client, now)
                 ready = self._ready(client, now, everything=everything)
                 for batch in _batches([(trace, self._pending[trace].spans) for trace in ready]):
                     written += self._assemble(client, batch)
-                self._remember(client, now, did=bool(ready))
+                    self._remember(client, now)
+                    if self._stopping():
+                        break
+            self._remember(client, now)
             self._stats["runs"] += 1
             self._stats["pending_traces"] = len(self._pending)
             oldest = min((one.first_ns for one in self._pending.values()), default=now)
@@ -179,8 +190,7 @@ class AssemblerService:
 
     def _read(self, client: Client, now: int) -> bool:
         """Take in new arrivals; whether there may be more than one page of them."""
-        assert self._read_ns is not None
-        after = min(self._read_ns, now - _SETTLED_NS) if self._read_ns > now - _SETTLED_NS else self._read_ns
+        after = min(self._read_ns, now - _SETTLED_NS)
         while True:
             page = arrivals_after(client, after, self._shard, _PAGE_ROWS)
             new = ~np.isin(page.key, self._seen)
@@ -224,31 +234,35 @@ class AssemblerService:
     def _assemble(self, client: Client, batch: Sequence[str]) -> int:
         """Assemble one batch; a trace that cannot be assembled is set aside and does not hold up the others."""
         try:
-            spans, prompts = assemble_traces(client, batch, self._config, self._select)
-        except StorageError:
-            raise
-        except Exception as error:
+            spans = read_spans(client, batch, self._select)
+            prompts = assemble(spans, _stamped(self._config))
+        except Exception:
+            # Is it storage that fails, or these traces? The first is an error of the whole run.
+            database_now_ns(client)
             if len(batch) > 1:
                 middle = len(batch) // 2
                 return self._assemble(client, batch[:middle]) + self._assemble(client, batch[middle:])
-            if not isinstance(error, (ValueError, TypeError, IndexError, ArithmeticError, KeyError)):
-                raise
             _log.exception("assembler: trace %s cannot be assembled", batch[0])
             self._stats["failed_traces"] += 1
-            spans = prompts = 0
-        for trace in batch:
-            del self._pending[trace]
+            self._finish(batch)
+            return 0
+        written = insert_prompts(client, prompts, trace_ids=batch)
+        self._finish(batch)
         self._stats["traces"] += len(batch)
-        self._stats["spans"] += spans
-        self._stats["prompts"] += prompts
-        return prompts
+        self._stats["spans"] += spans.num_rows
+        self._stats["prompts"] += written
+        return written
 
-    def _remember(self, client: Client, now: int, *, did: bool) -> None:
-        """Write the position behind which nothing is left to do."""
-        assert self._read_ns is not None
+    def _finish(self, batch: Sequence[str]) -> None:
+        for trace in batch:
+            self._done_ns = max(self._done_ns, self._pending.pop(trace).last_ns)
+
+    def _remember(self, client: Client, now: int) -> None:
+        """Write the position behind which nothing is left to do, if there was work since and it has moved on enough."""
         position = min(self._read_ns, now - _SETTLED_NS)
         position = min([position, *(one.first_ns - 1 for one in self._pending.values())])
-        if position > self._written_ns and (did or position - self._written_ns > 60 * _S):
+        new_work = self._done_ns > self._written_ns and position > self._written_ns
+        if new_work and (position >= self._done_ns or position - self._written_ns > _REMEMBER_NS):
             write_position(client, self._shard, position)
             self._written_ns = position
 
@@ -257,12 +271,13 @@ def assemble_traces(
     client: Client, trace_ids: Sequence[str], config: AssembleConfig | None = None, select: str | None = None
 ) -> tuple[int, int]:
     """Assemble some traces as they are stored and write their prompts. Returns (spans read, prompts written)."""
-    table = read_spans(client, trace_ids, select)
-    config = config or AssembleConfig()
-    if not config.assembled_at_ns:
-        config = replace(config, assembled_at_ns=time.time_ns())
-    prompts = assemble(table, config)
-    return table.num_rows, insert_prompts(client, prompts, trace_ids=trace_ids)
+    spans = read_spans(client, trace_ids, select)
+    prompts = assemble(spans, _stamped(config or AssembleConfig()))
+    return spans.num_rows, insert_prompts(client, prompts, trace_ids=trace_ids)
+
+
+def _stamped(config: AssembleConfig) -> AssembleConfig:
+    return config if config.assembled_at_ns else replace(config, assembled_at_ns=time.time_ns())
 
 
 def assemble_since(
@@ -275,7 +290,8 @@ def assemble_since(
     select: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Assemble all traces that have spans from `since_ns` (to `until_ns`) on their own clock, anew. Returns the prompts written.
+    """Assemble all traces that have spans from `since_ns` (to `until_ns`) on their own clock, anew. Returns the
+    prompts written.
 
     progress: called with (traces done, traces in all) after each batch.
     """

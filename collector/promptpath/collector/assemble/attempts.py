@@ -1,8 +1,8 @@
 """Calls of a prompt: which were answered, which were attempts that failed and were made again.
 
-An attempt is a call from a hop, or the span of another hop that a hop caused without a call span of its own. It is lost if
-it failed before its first token and the same hop then made another. What it held, and the back-off until the next one,
-belongs to the `router` part.
+An attempt is a call from a hop, or the span of another hop that a hop caused without a call span of its own. It is
+lost if it failed before its first token and the same hop then made another. What it held, and the back-off until the
+next one, belongs to the `router` part.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _SERVER = STAGE_CODE[Stage.SERVER]
 class Attempts:
     """Calls of n nodes. answered: shape (n,), a call whose server left a span. lost: shape (n,), inside a lost attempt.
 
-    made, calls, calls_answered: shape (n,), counted at each prompt's root: attempts, innermost calls, and those answered.
-    pause_*: back-off between attempts, one entry each: the hop entry that waited, its depth, start and end on
-    the clock of the entry's host.
+    made, calls, calls_answered: shape (n,), counted at each prompt's root: attempts, innermost calls, and those
+    answered. pause_*: back-off between attempts, one entry each: the hop entry that waited, its depth, start and end
+    on the clock of the entry's host.
     """
 
     answered: Bools
@@ -109,7 +109,8 @@ def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, root: Bools) -> tu
 
 
 def _made(nodes: Nodes, tree: Tree, innermost: Bools, lost: Bools) -> Ints:
-    """Calls of a deployment per prompt, at its root: calls that lead to no further relay, servers reached without a call.
+    """Calls of a deployment per prompt, at its root: calls that lead to no further relay, servers reached without a
+    call.
 
     A prefill worker and a decode worker that served one prompt are one deployment.
     """

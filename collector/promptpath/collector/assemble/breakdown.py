@@ -1,9 +1,9 @@
 """Whose time it was: every nanosecond of a prompt gets one owner.
 
 Before the first token a span counts until its own first delivery, and no longer than its ancestors' first deliveries:
-from then on the token is with them. After the first token, and in prompts without one, spans count as they are. The owner of an instant
-is the deepest counting span with a stage; of several at one depth, the one that ends last. The root counts always, so every
-instant has an owner and the parts sum to the TTFT by construction.
+from then on the token is with them. After the first token, and in prompts without one, spans count as they are. The
+owner of an instant is the deepest counting span with a stage; of several at one depth, the one that ends last. The
+root counts always, so every instant has an owner and the parts sum to the TTFT by construction.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Painted:
     """Who owned what. Pieces are maximal, sorted by prompt and time, and partition [0, end) of every prompt.
 
     node: owner; stage: stage code of the piece; start, end: ns from the prompt's start; shape (p,) each. extent_start,
-    extent_end: shape (n,), each node's whole extent on its prompt's axis. parts: shape (m, 9), ns before the first token.
-    retry: shape (m,), ns.
+    extent_end: shape (n,), each node's whole extent on its prompt's axis. parts: shape (m, 9), ns before the first
+    token. retry: shape (m,), ns.
     """
 
     node: Ints

@@ -1,9 +1,9 @@
 """One axis for the spans of a prompt, without trusting that two hosts' clocks agree.
 
-Spans of one host are never moved against each other. Where a call crosses to another host, the callee's spans are moved as
-one block into the caller's call, the spare time split evenly before and after: what NTP assumes of a request and its answer
-(offset = ((t1-t0)+(t2-t3))/2, error at most half the spare time). The axis so depends on durations only, never on
-what two clocks said of each other, and no part of a TTFT moves when a clock is wrong.
+Spans of one host are never moved against each other. Where a call crosses to another host, the callee's spans are
+moved as one block into the caller's call, the spare time split evenly before and after: what NTP assumes of a request
+and its answer (offset = ((t1-t0)+(t2-t3))/2, error at most half the spare time). The axis so depends on durations
+only, never on what two clocks said of each other, and no part of a TTFT moves when a clock is wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from promptpath.collector.assemble.tree import Tree
 
 @dataclass
 class Axis:
-    """Placement of n nodes. shift: ns added to a node's times to put it on its root's axis; error: how wrong that may be.
+    """Placement of n nodes. shift: ns added to a node's times to put it on its root's axis; error: how wrong that may
+    be.
 
     shift is -(offset of the node's host clock against the root's host clock), as the calls between them show it.
     """

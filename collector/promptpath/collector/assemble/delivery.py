@@ -31,7 +31,8 @@ for _stage, _source in (
 
 @dataclass
 class Prompts:
-    """The prompts of a batch, m of them: root node indices in canonical order, and `of`, shape (n,), node -> prompt, -1.
+    """The prompts of a batch, m of them: root node indices in canonical order, and `of`, shape (n,), node -> prompt,
+    -1.
 
     order: nodes inside prompts, sorted by prompt, then answering attempts before lost ones, then outermost first.
     """
@@ -48,9 +49,9 @@ class Prompts:
 class FirstTokens:
     """First tokens of m prompts, arrays of shape (m,). ttft: ns from the root's start, NO_NS where no hop saw it.
 
-    source: index into SOURCES. engine: ns from the engine's request start to its first token computed, NO_NS if unknown.
-    end: ns from the root's start to its end, or to the first token where a root ended with the headers of its answer.
-    server: the node of the engine's request span that answered, -1.
+    source: index into SOURCES. engine: ns from the engine's request start to its first token computed, NO_NS if
+    unknown. end: ns from the root's start to its end, or to the first token where a root ended with the headers of
+    its answer. server: the node of the engine's request span that answered, -1.
     """
 
     ttft: Ints

@@ -1,7 +1,7 @@
 """Spans as arrays: one order whatever order they came in, every span once, parents as indices.
 
-Besides the spans, a node exists for each part that a rule reads out of a span's attributes (an engine that says its queue
-and prefill times as numbers instead of child spans): those come last and are children of their span.
+Besides the spans, a node exists for each part that a rule reads out of a span's attributes (an engine that says its
+queue and prefill times as numbers instead of child spans): those come last and are children of their span.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, STAGE_CODE
 class Nodes:
     """Columns of n nodes, all of shape (n,). The first `spans` nodes are spans, the others parts of one.
 
-    row: row of the span table (of the span a part belongs to). trace, parent_key, scope, service, process, host, request:
-    codes. parent: index of the parent node, -1 for none; `orphan` where a parent is named that is not there.
+    row: row of the span table (of the span a part belongs to). trace, parent_key, scope, service, process, host,
+    request: codes. parent: index of the parent node, -1 for none; `orphan` where a parent is named that is not there.
     start, end: ns since the epoch. first: ns from start to the span's first delivery of tokens, NO_NS if it saw none.
     engine_first: the same, said by the span in a number of its own.
     """

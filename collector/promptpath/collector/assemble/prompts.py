@@ -53,7 +53,7 @@ class Batch:
     prompts: Prompts
 
     def pick(self, valid: Bools) -> Ints:
-        """Of each prompt the first valid node, outermost first, answering attempts before lost ones; shape (m,), -1 none."""
+        """The first valid node of each prompt in the order of `Prompts.order`; shape (m,), -1 where none is."""
         return first_of_group(self.prompts.of, self.prompts.order, valid, len(self.prompts))
 
     def column(self, name: str) -> pa.Array:
@@ -263,7 +263,8 @@ def _of_all_choices(batch: Batch, outermost: Ints) -> Ints:
     values, known = batch.ints("output_tokens")
     named = np.array([bool(name) for name in nodes.request_names] or [False])[nodes.request]
     node = np.flatnonzero(server & known & named & (prompts.of != NONE) & ~batch.attempts.lost)
-    # Only spans of the request id that the outermost engine span has, and only where that span's own count is the prompt's.
+    # Only spans of the request id that the outermost engine span has, and only where that span's own count is the
+    # prompt's.
     outer = batch.pick(server & known & named)
     node = node[nodes.request[node] == nodes.request[outer[prompts.of[node]]]]
     total = np.zeros(len(prompts), dtype=np.int64)
@@ -295,7 +296,7 @@ def _clock(batch: Batch, first: FirstTokens, columns: dict[str, pa.Array]) -> No
 
 
 def _agents(batch: Batch, columns: dict[str, pa.Array]) -> None:
-    """`workflow_id`, `agent_name`, `conversation_id` from the agent spans around a prompt, else from the prompt's own."""
+    """`workflow_id`, `agent_name`, `conversation_id`: from the agent spans around a prompt, else its own."""
     root, tree = batch.prompts.root, batch.tree
     columns["workflow_id"] = take_texts(batch.column("span_id"), batch.rows(tree.workflow[root]))
     for name in ("agent_name", "conversation_id"):

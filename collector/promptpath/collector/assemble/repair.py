@@ -18,9 +18,9 @@ _MAX_PAIRS = 2_000_000
 def nest_siblings(nodes: Nodes) -> tuple[Ints, Bools]:
     """Parents after nesting sibling server spans of one request; and which nodes moved. Both of shape (n,).
 
-    Two instrumentations of one server, or a gateway that hands the client's trace header on, make siblings where one holds
-    the other: they name the same parent, come from different scopes, and one lies within the other. Spans of one request
-    id are one request too (n > 1 gives a span a choice).
+    Two instrumentations of one server, or a gateway that hands the client's trace header on, make siblings where one
+    holds the other: they name the same parent, come from different scopes, and one lies within the other. Spans of
+    one request id are one request too (n > 1 gives a span a choice).
     """
     parent = nodes.parent.copy()
     moved = np.zeros(len(nodes), dtype=np.bool_)

@@ -1,8 +1,8 @@
 """What the assembler reads and writes: Arrow schemas, stage codes, settings.
 
-Input is one row a span, as `read_spans.sql` and the rules select it: rules have already turned a system's own names into
-stages, first-token times and token counts. Output is one row a prompt, the columns of the table `prompts`.
-All times are int64 nanoseconds: `start_ns` since the Unix epoch, everything else since the span's (or prompt's) start.
+Input is one row a span, as `read_spans.sql` and the rules select it: rules have already turned a system's own names
+into stages, first-token times and token counts. Output is one row a prompt, the columns of the table `prompts`. All
+times are int64 nanoseconds: `start_ns` since the Unix epoch, everything else since the span's (or prompt's) start.
 """
 
 from __future__ import annotations

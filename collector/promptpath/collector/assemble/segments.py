@@ -1,7 +1,8 @@
 """Every stage span of a prompt cut into maximal pieces of constant ownership: what a waterfall draws.
 
 Critical pieces are the painted ones and partition the prompt. The rest of each span's extent, while something deeper
-owned the time or after the token had left it, is not critical and keeps the span's own stage. All are cut at the first token.
+owned the time or after the token had left it, is not critical and keeps the span's own stage. All are cut at the
+first token.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def _idle(tree: Tree, prompts: Prompts, tokens: FirstTokens, painted: Painted) -
     member = np.sort(prompts.order[(stage > 0) & (stage != STAGE_CODE[Stage.LOAD])])
     rank = np.full(len(tree.stage), -1, dtype=np.int64)
     rank[member] = np.arange(len(member))
-    # What a node owned, in time order; a pause between attempts may lie outside of the node that waited, which is no harm:
-    # pieces that end before they start are dropped below.
+    # What a node owned, in time order; a pause between attempts may lie outside of the node that waited, which is no
+    # harm: pieces that end before they start are dropped below.
     owned = np.lexsort((painted.start, rank[painted.node]))
     owner = rank[painted.node[owned]]
     count = np.bincount(owner, minlength=len(member)) if len(owner) else np.zeros(len(member), dtype=np.int64)

@@ -61,7 +61,8 @@ def status_of_error(error_type: str) -> Status | None:
 
 @dataclass
 class Evidence:
-    """What the spans of m prompts say about their end, shape (m,) each; texts are codes into lists whose first entry is ''.
+    """What the spans of m prompts say about their end, shape (m,) each; texts are codes into lists whose first entry
+    is ''.
 
     Each at the root (`root_*`) and at the outermost span that says anything (`any_*`); attempts made again say nothing.
     http is 0 where no status code is known.
@@ -84,7 +85,8 @@ class Evidence:
 
 @dataclass
 class Endings:
-    """status: codes into STATUS_NAMES; error: codes into the evidence's error_names; http: status code or 0; shape (m,).
+    """status: codes into STATUS_NAMES; error: codes into the evidence's error_names; http: status code or 0; shape
+    (m,).
 
     error and http are those that decided, for `error_type`.
     """
@@ -97,9 +99,9 @@ class Endings:
 def endings(evidence: Evidence) -> Endings:
     """How each prompt ended.
 
-    In order: a hang-up before the answer was complete, a guardrail, the root's error type, an HTTP status, an error without
-    either. What a span further in says counts only where the root says nothing and no complete answer was seen: an error
-    that somebody recovered from is none.
+    In order: a hang-up before the answer was complete, a guardrail, the root's error type, an HTTP status, an error
+    without either. What a span further in says counts only where the root says nothing and no complete answer was
+    seen: an error that somebody recovered from is none.
     """
     finishes = np.array([bool(name) and name != "abort" for name in evidence.finish_names])
     complete = finishes[evidence.any_finish]

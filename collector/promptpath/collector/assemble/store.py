@@ -1,4 +1,4 @@
-"""What the assembler asks of storage: which traces changed, their spans, and where it stood. All parameters are bound."""
+"""What the assembler asks of storage: which traces changed, their spans, and where it stood."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from promptpath.collector.assemble.rules import default_select
+from promptpath.collector.assemble.rules_sql import default_select
 from promptpath.collector.assemble.schema import Ints
 
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Rows of `trace_arrivals`, oldest first. key: hash of a row; at_ns: arrival, ns since the epoch, the database's clock."""
+    """Rows of `trace_arrivals`, oldest first.
+
+    key: hash of a row; at_ns: arrival, ns since the epoch on the database's clock; spans: how many came.
+    """
 
     key: npt.NDArray[np.uint64]
     trace_id: list[str]
@@ -50,7 +53,7 @@ def database_now_ns(client: Client) -> int:
 
 
 def arrivals_after(client: Client, after_ns: int, shard: Shard, limit: int) -> Arrivals:
-    """Arrivals after an instant, oldest first; at least `limit` if there are as many, and never a part of one instant's."""
+    """Arrivals after an instant, oldest first; `limit` or more if there are as many, all of one instant together."""
     table = client.query_arrow(
         """
         SELECT cityHash64(TraceId, ArrivedAt, FirstStart, LastEnd, Spans) AS key, TraceId AS trace_id,
@@ -79,7 +82,8 @@ def traces_between(client: Client, from_ns: int, to_ns: int, shard: Shard) -> li
         FROM trace_arrivals
         WHERE TraceId IN (
             SELECT TraceId FROM otel_traces_trace_id_ts
-            WHERE End >= toDateTime(intDiv({from_ns:Int64}, 1000000000)) AND Start <= toDateTime(intDiv({to_ns:Int64}, 1000000000))
+            WHERE End >= toDateTime(intDiv({from_ns:Int64}, 1000000000)) AND Start <= toDateTime(intDiv({to_ns:Int64},
+            1000000000))
         ) AND cityHash64(TraceId) % {shards:UInt32} = {shard:UInt32}
         GROUP BY TraceId
         ORDER BY min(FirstStart), TraceId
@@ -128,7 +132,7 @@ def read_spans(client: Client, trace_ids: Sequence[str], select: str | None = No
 
 
 def read_position(client: Client, shard: Shard) -> int:
-    """Up to where an assembler has done everything, ns since the epoch on the database's clock; 0 at the first start."""
+    """Where an assembler stood, ns since the epoch on the database's clock; 0 at the first start."""
     rows = client.query(
         "SELECT toUnixTimestamp64Nano(position) FROM assembler_state WHERE name = {name:String}",
         parameters={"name": shard.name},

@@ -27,8 +27,9 @@ from promptpath.semconv import Stage
 class Deliveries:
     """Deliveries of m prompts. source: index into SOURCES, 0 where no hop saw them.
 
-    gaps_us, tokens: the gaps of all prompts and the tokens at the end of each, shape (g,), sorted by prompt; prompt: shape (g,). first_tokens:
-    shape (m,), tokens of the first delivery, -1 where none was seen. delivered: shape (m,), tokens of all deliveries.
+    gaps_us, tokens: the gaps of all prompts and the tokens at the end of each, shape (g,), sorted by prompt; prompt:
+    shape (g,). first_tokens: shape (m,), tokens of the first delivery, -1 where none was seen. delivered: shape (m,),
+    tokens of all deliveries.
     """
 
     source: Ints
@@ -102,8 +103,8 @@ def latencies(
 ) -> Latencies:
     """ITL percentiles, TPOT and stalls.
 
-    output_tokens: shape (m,), -1 where unknown. decode_ns: shape (m,), first to last token as the engine computed them, for prompts whose
-    deliveries nobody saw; NO_NS where unknown.
+    output_tokens: shape (m,), -1 where unknown. decode_ns: shape (m,), first to last token as the engine computed
+    them, for prompts whose deliveries nobody saw; NO_NS where unknown.
     """
     size = len(first.ttft)
     gap_ns = found.gaps_us * 1000

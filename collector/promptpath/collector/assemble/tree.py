@@ -1,8 +1,8 @@
 """Who is whose parent, what is a prompt, which hop a span belongs to.
 
-A prompt's root is the outermost inference span; inference spans under it are hops and attempts of the same prompt. Cycles
-and missing parents survive: a cycle is cut at its earliest span, a span whose parent is missing starts a tree of its own
-unless `repair` finds where it belongs.
+A prompt's root is the outermost inference span; inference spans under it are hops and attempts of the same prompt.
+Cycles and missing parents survive: a cycle is cut at its earliest span, a span whose parent is missing starts a tree
+of its own unless `repair` finds where it belongs.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ _SERVER = STAGE_CODE[Stage.SERVER]
 class Tree:
     """Structure over n nodes, arrays of shape (n,) holding node indices, -1 for none.
 
-    levels: node indices by distance from their tree's root. prompt: root node of the node's prompt. stage: stage codes with
-    `inbound` decided and the root's call made `client`. staged_parent: nearest ancestor in the prompt that has a stage;
-    depth: how many of them there are. entry: the node with which the prompt entered the node's hop. caller: nearest
-    ancestor that is a call, or the hop's entry. server: the innermost server span that holds the node (itself included).
-    workflow, nearest_agent: outermost and innermost agent span above. host: host codes, loopback peers made one.
-    repaired: nodes whose parent is not the one they name. by_time: of those, the ones placed by time alone.
+    levels: node indices by distance from their tree's root. prompt: root node of the node's prompt. stage: stage
+    codes with `inbound` decided and the root's call made `client`. staged_parent: nearest ancestor in the prompt that
+    has a stage; depth: how many of them there are. entry: the node with which the prompt entered the node's hop.
+    caller: nearest ancestor that is a call, or the hop's entry. server: the innermost server span that holds the node
+    (itself included). workflow, nearest_agent: outermost and innermost agent span above. host: host codes, loopback
+    peers made one. repaired: nodes whose parent is not the one they name. by_time: of those, the ones placed by time
+    alone.
     """
 
     levels: list[Ints]
