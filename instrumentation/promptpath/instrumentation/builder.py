@@ -23,15 +23,13 @@ from promptpath.instrumentation.safety import note_failure
 _INTERVAL_S: Final = 0.05
 #: Rounds without work before the thread sleeps until it is woken.
 _IDLE_ROUNDS: Final = 4
-#: Spans handed over between two looks at whether the processors have room.
-_ROOM_EVERY: Final = 32
 #: Spans built before other threads get a turn, so that building never holds up an event loop for long.
 _TURN: Final = 4
 
 
-def _sdk_has_room() -> bool:
+def _sdk_has_room(count: int) -> bool:
     provider = pipeline.sdk_provider()
-    return provider is None or has_room(getattr(provider, "_active_span_processor", None))
+    return provider is None or has_room(getattr(provider, "_active_span_processor", None), count)
 
 
 class Builder:
@@ -134,7 +132,7 @@ class Builder:
         queue = self._queue
         for _ in range(len(queue)):
             # What the processors have no room for waits here, where the queue is longer and a loss is counted.
-            if done % _ROOM_EVERY == 0 and not self.has_room():
+            if done % _TURN == 0 and not self.has_room(_TURN):
                 break
             try:
                 span = queue.popleft()

@@ -90,13 +90,38 @@ def force_flush(timeout_ms: int) -> bool:
             return True
 
 
+class Busy:
+    """Says whether the ending program is inside our own work, so that a signal does not cut into it.
+
+    Attributes:
+        now: inside.
+        after: called when the outermost work is done.
+    """
+
+    def __init__(self) -> None:
+        self.now = False
+        self.after: list[Callable[[], None]] = []
+
+    def __enter__(self) -> None:
+        self.now = True
+
+    def __exit__(self, *_: object) -> None:
+        self.now = False
+        for call in self.after:
+            call()
+
+
+busy: Final = Busy()
+
+
 @guarded("exit_flush.at_exit")
 def hand_over_at_exit() -> None:
     """Hand over what waits; the provider's own exit handler, which runs after, exports it."""
-    deadline = time.monotonic() + _AT_EXIT_S
-    while builder.waiting and time.monotonic() < deadline:
-        if not builder.drain(timeout_s=_AT_EXIT_S):
-            time.sleep(0.01)
+    with busy:
+        deadline = time.monotonic() + _AT_EXIT_S
+        while builder.waiting and time.monotonic() < deadline:
+            if not builder.drain(timeout_s=_AT_EXIT_S):
+                time.sleep(0.01)
 
 
 def _be_first(_provider: object) -> None:

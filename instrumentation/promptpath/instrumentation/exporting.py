@@ -218,11 +218,11 @@ def queue_of(processor: object) -> deque[Any] | None:
     return None
 
 
-def has_room(span_processor: object) -> bool:
-    """False while a batch processor under this (multi) processor is three quarters full."""
+def has_room(span_processor: object, count: int = 1) -> bool:
+    """Whether so many spans fit: False while a batch processor under this (multi) processor is three quarters full."""
     for processor in getattr(span_processor, "_span_processors", (span_processor,)):
         queue = queue_of(processor)
-        if queue is not None and queue.maxlen is not None and len(queue) * 4 > queue.maxlen * 3:
+        if queue is not None and queue.maxlen is not None and queue.maxlen - len(queue) < max(count, queue.maxlen // 4):
             return False
     return True
 

@@ -20,12 +20,14 @@ from promptpath.instrumentation import exit_flush
 from promptpath.instrumentation.safety import guarded
 
 #: How long the end of the program may wait for the last spans [s].
-LIMIT_S: Final = 2.0
+LIMIT_S: Final = 3.0
 
 #: Says that nobody takes our spans now; set by `bootstrap`, which knows the exporters.
 is_in_vain: Callable[[], bool] = bool
 #: Shutting down what is ours: the tracer provider, the meter provider.
 _shutdowns: Final[list[Callable[[], object]]] = []
+#: A SIGTERM that came while the ending program was inside our work.
+_pending: Final[list[int]] = []
 
 
 def _flush() -> None:
@@ -35,18 +37,33 @@ def _flush() -> None:
 @guarded("termination.finish")
 def finish() -> None:
     """Send what is left, within `LIMIT_S`, then shut down what is ours."""
-    _flush()
-    while _shutdowns:
-        # After a failed flush a worker may sit in a retry: it is left behind, as the daemon thread that it is.
-        exit_flush.within(LIMIT_S / 4, _shutdowns.pop())
+    with exit_flush.busy:
+        _flush()
+        while _shutdowns:
+            # After a failed flush a worker may sit in a retry: it is left behind, as the daemon thread that it is.
+            exit_flush.within(LIMIT_S / 4, _shutdowns.pop())
 
 
 def _on_sigterm(number: int, _frame: FrameType | None) -> None:
     """Send the last spans, then end the way the program would have ended without us."""
+    if exit_flush.busy.now and not _pending:
+        # The program is ending and is inside our work, whose locks it holds: that is finished first.
+        _pending.append(number)
+        return
     # On another thread, with a limit: this one may hold any lock, as a signal comes between two instructions.
     _flush()
+    _end_by(number)
+
+
+def _end_by(number: int) -> None:
     signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)
+
+
+def _after_busy() -> None:
+    if _pending:
+        _flush()
+        _end_by(_pending[0])
 
 
 @guarded("termination.sigterm")
@@ -59,6 +76,7 @@ def _watch_sigterm() -> None:
         return
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _on_sigterm)
+        exit_flush.busy.after.append(_after_busy)
 
 
 @guarded("termination.multiprocessing")
