@@ -13,7 +13,7 @@ import click
 from promptpath.cli import dashboard, ports
 from promptpath.cli.errors import Wrong
 from promptpath.cli.options import default_env, option, storage_option
-from promptpath.cli.processes import Child, ChildDied, Children, answers_http
+from promptpath.cli.processes import ChildDied, Children, answers_http
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -109,29 +109,28 @@ def logs_dir(storage: str | None) -> Path:
     return owner.prepare_directory(data_dir(storage) or data_dir(None) or Path.cwd()) / "logs"
 
 
-def start(children: Children, options: StackOptions, say: Callable[[str], None]) -> tuple[Child, Child]:
-    """Starts the collector, then the dashboard, and waits until both answer.
-
-    Raises:
-        ChildDied, TimeoutError: one does not start.
-    """
+def launch(children: Children, options: StackOptions) -> None:
+    """Starts the collector and the dashboard. They end last, so that what others still send is stored."""
     argv = [sys.executable, "-m", "promptpath.cli", "collector", "--host", options.host]
     argv += ["--http-port", str(options.http_port), "--grpc-port", str(options.grpc_port)]
     if not options.on_server:
         argv += ["--sql-port", str(options.sql_port)]
     if options.storage is not None:
         argv += ["--storage", options.storage]
-    say("starting the collector")
-    collector = children.start("collector", argv, default_env())
-    say("starting the dashboard")
-    board = children.start(
-        "dashboard",
-        dashboard.argv(options.host, options.dashboard_port),
-        dashboard.environment(options.sql_url),
+    children.start("collector", argv, default_env())
+    children.start(
+        "dashboard", dashboard.argv(options.host, options.dashboard_port), dashboard.environment(options.sql_url)
     )
+
+
+def wait(children: Children, options: StackOptions) -> None:
+    """Waits until both answer.
+
+    Raises:
+        ChildDied, TimeoutError: one does not start.
+    """
     children.wait_until(lambda: answers_http(f"{options.otlp_url}/readyz"), "the collector", START_S)
     children.wait_until(lambda: answers_http(f"{options.dashboard_url}/_stcore/health"), "the dashboard", START_S)
-    return collector, board
 
 
 def explain(failure: ChildDied) -> Wrong:

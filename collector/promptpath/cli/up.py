@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from promptpath.cli import stack
+from promptpath.cli.errors import Wrong
 from promptpath.cli.extras import need
 from promptpath.cli.options import command
 from promptpath.cli.processes import ChildDied, Children, sigterm_as_ctrl_c
@@ -22,12 +23,16 @@ def up(storage: str | None, host: str, http_port: int, grpc_port: int, sql_port:
         serving = False
         try:
             with Children(logs) as children:
-                stack.start(children, options, lambda text: click.echo(f"{text} ...", err=True))
+                click.echo("starting the collector and the dashboard ...", err=True)
+                stack.launch(children, options)
+                stack.wait(children, options)
                 click.echo(addresses(options))
                 serving = True
                 children.watch()
         except ChildDied as failure:
             raise stack.explain(failure) from None
+        except TimeoutError as failure:
+            raise Wrong(str(failure)) from None
         except KeyboardInterrupt:
             if not serving:
                 raise

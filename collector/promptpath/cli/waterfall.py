@@ -320,7 +320,8 @@ def _tokens(row: Mapping[str, Any], width: int, glyphs: Glyphs) -> list[Text]:
             f"{duration(gaps[at] * 1000, glyphs)} at {duration(first_ns + elapsed_us[at] * 1000, glyphs)}"
             for at in sorted(stalls, key=lambda at: gaps[at], reverse=True)[:3]
         ]
-        lines.append(Text(f"stalls {len(stalls)}: " + ", ".join(told), "red"))
+        more = ", ..." if len(stalls) > len(told) else ""
+        lines.append(Text(f"stalls {len(stalls)}: " + ", ".join(told) + more, "red"))
     else:
         lines.append(Text("no stalls", "dim"))
     return lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -12,7 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import openvino_genai
+# The demo tells nobody that it runs: without this package OpenVINO sends no usage statistics.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+
+import openvino_genai  # noqa: E402
 
 _log = logging.getLogger(__name__)
 

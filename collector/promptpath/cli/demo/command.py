@@ -141,11 +141,13 @@ def _play(
             if not progress.console.is_terminal:
                 click.echo(text, err=True)
 
-        _start_engines(children, options, addresses)  # first: their models take the longest to load
-        stack.start(children, options, step)
+        step("starting the collector and the dashboard")
+        stack.launch(children, options)
+        _start_engines(children, options, addresses)
+        _start_servers(children, options, addresses)
+        stack.wait(children, options)
         progress.advance(task, 2)
         step("loading the language model")
-        _start_servers(children, options, addresses)
         for port in (addresses.engine, addresses.small_engine, addresses.router, addresses.gateway):
             children.wait_until(
                 lambda port=port: answers_http(f"http://127.0.0.1:{port}/health"),  # type: ignore[misc]

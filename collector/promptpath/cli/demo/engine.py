@@ -187,7 +187,7 @@ def main() -> None:
     parser.add_argument("--max-num-seqs", type=int, default=8, help="requests in one batch")
     parser.add_argument("--max-waiting", type=int, default=64, help="requests that may wait; beyond, 503")
     parser.add_argument("--max-model-len", type=int, default=2048, help="tokens of prompt and answer together")
-    parser.add_argument("--max-batched-tokens", type=int, default=128, help="tokens of one step")
+    parser.add_argument("--max-batched-tokens", type=int, default=64, help="tokens of one step")
     parser.add_argument("--kv-blocks", type=int, default=512, help="KV cache, in blocks of 32 tokens")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of the model")
     args = parser.parse_args()

@@ -79,6 +79,7 @@ def create_app(upstream: str, keys: Mapping[str, Tenant], *, max_prompt_chars: i
         tenant = keys.get(credentials.credentials) if credentials is not None else None
         if tenant is None:
             raise error(401, "the API key is missing or not known", "invalid_request_error", "invalid_api_key")
+        trace.get_current_span().set_attribute(TENANT, tenant.name)
         return tenant
 
     async def rate_limit(tenant: Annotated[Tenant, Depends(authenticate)]) -> Tenant:
@@ -111,10 +112,8 @@ def create_app(upstream: str, keys: Mapping[str, Tenant], *, max_prompt_chars: i
     @app.post(CHAT_PATH, response_model=None)
     async def chat_completions(
         request: Request,
-        tenant: Annotated[Tenant, Depends(rate_limit)],
         body: Annotated[bytes, Depends(prompt_policy)],
     ) -> Response:
-        trace.get_current_span().set_attribute(TENANT, tenant.name)
         return Relay(request.app.state.client, [Target(upstream + CHAT_PATH, body)])
 
     return app
