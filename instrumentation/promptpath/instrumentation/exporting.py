@@ -16,8 +16,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final
 
-from opentelemetry.context import Context
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from promptpath.instrumentation.counter import Counter
@@ -257,9 +256,6 @@ class BatchProcessor(SpanProcessor):
                 delay_ms = None if os.environ.get("OTEL_BSP_SCHEDULE_DELAY") else _SCHEDULE_DELAY_MS
                 self._inner = BatchSpanProcessor(self.exporter, schedule_delay_millis=delay_ms)
             return self._inner
-
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Nothing."""
 
     def on_end(self, span: ReadableSpan) -> None:
         """Queue a span."""

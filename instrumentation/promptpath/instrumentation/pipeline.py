@@ -28,11 +28,26 @@ def _package_version() -> str:
         return ""
 
 
-def _always_samples(sampler: Any) -> bool:
-    return (
-        type(sampler).should_sample is StaticSampler.should_sample
-        and getattr(sampler, "_decision", None) is Decision.RECORD_AND_SAMPLE
+def _always(sampler: Any) -> Decision | None:
+    """What a sampler always decides; None if it is not known to."""
+    if type(sampler).should_sample is not StaticSampler.should_sample:
+        return None
+    decision: Decision | None = getattr(sampler, "_decision", None)
+    return decision
+
+
+def _by_parent(sampler: Any) -> tuple[Decision | None, ...]:
+    """What a sampler always decides for a root, and for children of local and remote parents, sampled and not."""
+    if type(sampler).should_sample is not ParentBased.should_sample:
+        return (_always(sampler),) * 5
+    delegates = (
+        "_root",
+        "_local_parent_sampled",
+        "_remote_parent_sampled",
+        "_local_parent_not_sampled",
+        "_remote_parent_not_sampled",
     )
+    return tuple(_always(getattr(sampler, name, None)) for name in delegates)
 
 
 class Pipeline:
@@ -41,9 +56,12 @@ class Pipeline:
     Attributes:
         samples_roots, samples_local, samples_remote: True if the sampler is known to sample every root, every child of
             a sampled local parent, of a sampled remote parent; then it is not asked.
+        drops_local, drops_remote: the same for dropping every child of an unsampled parent.
     """
 
     __slots__ = (
+        "drops_local",
+        "drops_remote",
         "new_span_id",
         "new_trace_id",
         "root_flags",
@@ -61,13 +79,12 @@ class Pipeline:
         self.new_trace_id = tracer.id_generator.generate_trace_id
         is_random = getattr(tracer.id_generator, "is_trace_id_random", None)
         self.root_flags = 2 if is_random is not None and is_random() else 0
-        sampler: Any = self.sampler
-        if type(sampler).should_sample is ParentBased.should_sample:
-            self.samples_roots = _always_samples(getattr(sampler, "_root", None))
-            self.samples_local = _always_samples(getattr(sampler, "_local_parent_sampled", None))
-            self.samples_remote = _always_samples(getattr(sampler, "_remote_parent_sampled", None))
-        else:
-            self.samples_roots = self.samples_local = self.samples_remote = _always_samples(sampler)
+        root, local, remote, local_not, remote_not = _by_parent(self.sampler)
+        self.samples_roots = root is Decision.RECORD_AND_SAMPLE
+        self.samples_local = local is Decision.RECORD_AND_SAMPLE
+        self.samples_remote = remote is Decision.RECORD_AND_SAMPLE
+        self.drops_local = local_not is Decision.DROP
+        self.drops_remote = remote_not is Decision.DROP
 
     @property
     def enabled(self) -> bool:

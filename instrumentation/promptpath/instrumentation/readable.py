@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from opentelemetry.attributes import BoundedAttributes
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import Event, ReadableSpan, Tracer
+from opentelemetry.sdk.trace import Event, ReadableSpan, SpanProcessor, Tracer
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.trace import SpanContext, Status
 
 from promptpath import semconv
 from promptpath.instrumentation import clock
 from promptpath.instrumentation.live import LiveSpan
+from promptpath.instrumentation.safety import guard
 
 #: Laid over the resource of a forked child by `bootstrap`; empty in a process that was not forked.
 overlay: Final[dict[str, Any]] = {}
@@ -76,7 +78,28 @@ def _events(span: LiveSpan) -> tuple[Event, ...]:
     return tuple(Event(name, BoundedAttributes(None, values), at_ns) for name, values, at_ns in span._events or ())
 
 
-def build(span: LiveSpan, tracer: Tracer) -> ReadableSpan:
+class Built(ReadableSpan):
+    """The SDK's form of an ended span, still open for attributes while processors are told of its start."""
+
+    def get_span_context(self) -> SpanContext | None:
+        """Its ids and flags."""
+        return self._context
+
+    def is_recording(self) -> bool:
+        """True: attributes are taken."""
+        return True
+
+    def set_attribute(self, key: str, value: Any) -> None:
+        """Set an attribute."""
+        self._attributes[key] = value  # type: ignore[index]
+
+    def set_attributes(self, attributes: Mapping[str, Any]) -> None:
+        """Set several attributes."""
+        for key, value in attributes.items():
+            self.set_attribute(key, value)
+
+
+def build(span: LiveSpan, tracer: Tracer) -> Built:
     """The SDK's form of an ended span, for the tracer (provider, scope) that it was started under."""
     bounded: Mapping[str, Any] = BoundedAttributes(
         _limit(tracer, "max_span_attributes"),
@@ -85,7 +108,7 @@ def build(span: LiveSpan, tracer: Tracer) -> ReadableSpan:
         max_value_len=_limit(tracer, "max_span_attribute_length"),
     )
     start_ns = clock.wall_ns(span.start_mono_ns)
-    return ReadableSpan(
+    return Built(
         name=span.name,
         context=span.get_span_context(),
         parent=_parent(span),
@@ -102,11 +125,31 @@ def build(span: LiveSpan, tracer: Tracer) -> ReadableSpan:
     )
 
 
+def _wants_start(processor: object) -> bool:
+    """Whether a processor does something when a span starts, as those do that copy baggage to attributes."""
+    if isinstance(processor, (BatchSpanProcessor, SimpleSpanProcessor)):
+        return False
+    parts = getattr(processor, "_span_processors", None)
+    if parts is not None:
+        return any(map(_wants_start, parts))
+    return type(processor).on_start is not SpanProcessor.on_start  # type: ignore[attr-defined]
+
+
 def hand_over(span: LiveSpan) -> None:
-    """Build a span and give it to the span processors of its provider."""
+    """Build a span and give it to the span processors of its provider.
+
+    A processor that acts on a span's start is told of it here, with the context that it started in, as the request's
+    thread is not to wait for it.
+    """
     assert span._pipeline is not None
     tracer = span._pipeline.tracer
-    tracer.span_processor.on_end(build(span, tracer))
+    built = build(span, tracer)
+    processor = tracer.span_processor
+    if _wants_start(processor):
+        base = span._base
+        with guard("builder.on_start"):
+            processor.on_start(cast("Any", built), base.context if isinstance(base, LiveSpan) else base)
+    processor.on_end(built)
 
 
 def forget_resources() -> None:

@@ -104,7 +104,6 @@ def _start(
     links: Sequence[Link] | None,
     start_mono_ns: int,
 ) -> LiveSpan:
-    own = dict(attributes) if attributes else {}
     base: Context | LiveSpan = _get_current() if parent is None else parent
     upper: Any
     if isinstance(base, LiveSpan):
@@ -128,11 +127,14 @@ def _start(
         known = way.samples_local and flags & 1
     elif upper is not None and upper.is_valid:
         trace_id, flags, trace_state = upper.trace_id, int(upper.trace_flags), upper.trace_state
+        if not flags & 1 and (way.drops_remote if upper.is_remote else way.drops_local):
+            return _dead(name, stage, kind, way, base, upper, start_mono_ns, trace_id, flags, trace_state)
         known = (way.samples_remote if upper.is_remote else way.samples_local) and flags & 1
     else:
         upper = None
         trace_id, flags, trace_state = way.new_trace_id(), way.root_flags | 1, None
         known = way.samples_roots
+    own = dict(attributes) if attributes else {}
     if not known:
         if stage is not None:
             own[semconv.STAGE] = str(stage)

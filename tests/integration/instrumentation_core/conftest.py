@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 
@@ -22,6 +23,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self._spans: list[dict[str, Any]] = []
+        self.metrics: set[str] = set()
         self._arrived = threading.Condition()
         outer = self
 
@@ -30,7 +32,10 @@ class Receiver:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
-                outer._take(ExportTraceServiceRequest.FromString(body))
+                if self.path == "/v1/metrics":
+                    outer._take_metrics(ExportMetricsServiceRequest.FromString(body))
+                else:
+                    outer._take(ExportTraceServiceRequest.FromString(body))
                 self.send_response(200)
                 self.send_header("content-length", "0")
                 self.end_headers()
@@ -67,6 +72,15 @@ class Receiver:
                         for span in scope_spans.spans
                     ]
             self._arrived.notify_all()
+
+    def _take_metrics(self, request: ExportMetricsServiceRequest) -> None:
+        with self._arrived:
+            self.metrics |= {
+                metric.name
+                for resource_metrics in request.resource_metrics
+                for scope_metrics in resource_metrics.scope_metrics
+                for metric in scope_metrics.metrics
+            }
 
     def spans(self) -> list[dict[str, Any]]:
         """What has arrived, sorted by name."""

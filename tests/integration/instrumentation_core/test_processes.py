@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 import time
@@ -242,3 +243,90 @@ def test_the_manual_api_without_auto_leaves_the_program_alone(programs: Any, rec
     )
     assert (code, out, err) == (0, "{} 1\n", "")
     assert receiver.spans() == []
+
+
+METRICS = """
+from opentelemetry import metrics
+metrics.get_meter("program").create_counter("before").add(1)
+early = metrics.get_meter("program").create_counter("proxied")
+from promptpath.instrumentation import meters
+meters.ensure()
+early.add(1)
+metrics.get_meter("program").create_counter("after").add(1)
+"""
+
+
+def test_metrics_go_out_where_a_shim_has_some(programs: Any, receiver: Any) -> None:
+    assert programs.python("import promptpath.auto\n" + METRICS) == (0, "", "")
+    assert receiver.metrics == {"proxied", "after"}
+
+
+def test_metrics_without_a_collector(lonely: Any) -> None:
+    code, _, err = lonely.python("import promptpath.auto\n" + METRICS, OTEL_METRIC_EXPORT_INTERVAL="100")
+    assert (code, err.count("\n")) == (0, 1)
+    assert err.startswith("promptpath: metrics cannot be sent to http://127.0.0.1:")
+    assert lonely.python("import promptpath.auto\n" + METRICS, OTEL_METRICS_EXPORTER="none") == (0, "", "")
+
+
+def test_a_meter_provider_of_the_program_is_used_also_when_set_after(programs: Any, receiver: Any) -> None:
+    own = """
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+reader = InMemoryMetricReader()
+def names():
+    data = reader.get_metrics_data()
+    return [m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics] if data else []
+metrics.set_meter_provider(MeterProvider([reader]))
+"""
+    code, out, err = programs.python("import promptpath.auto\n" + own + METRICS + "print(names())")
+    assert (code, out, err) == (0, "['before', 'proxied', 'after']\n", "")
+    code, out, err = programs.python(
+        "import promptpath.auto\n"
+        + METRICS
+        + own
+        + "metrics.get_meter('x').create_counter('late').add(1)\nprint(names())"
+    )
+    assert (code, out, err) == (0, "['late']\n", "")
+
+
+DOCTOR = """
+import json
+from promptpath.instrumentation import doctor
+print(json.dumps(doctor.report()))
+"""
+
+
+def test_the_doctors_report(programs: Any, receiver: Any) -> None:
+    code, out, err = programs.python(
+        AUTO + "with prompt('chat'): pass\nrecorder.force_flush(5000)" + DOCTOR,
+        OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url.replace("://", "://user:secret@"),
+        OTEL_EXPORTER_OTLP_HEADERS="authorization=secret",
+        OTEL_PYTHON_DISABLED_INSTRUMENTATIONS="promptpath_openai",
+    )
+    assert (code, err) == (0, "")
+    assert "secret" not in out
+    report = json.loads(out)
+    assert report["sdk"]["state"] == "set up by promptpath"
+    assert report["sdk"]["resource"]["service.name"] == "program"
+    assert report["exporters"] == [
+        {"name": "otlp_proto_http", "endpoint": f"{receiver.url}/v1/traces", "sent": 1, "lost": 0, "last_error": ""}
+    ]
+    assert report["spans"] == {"handed": 1, "waiting": 0, "dropped": {}}
+    assert report["environment"]["OTEL_EXPORTER_OTLP_HEADERS"] == "(set)"
+    assert report["shims"]["promptpath_openai"]["state"] == "disabled"
+    assert report["failures"] == {}
+    assert abs(report["clock_drift_ns"]) < 1_000_000_000
+
+
+def test_the_doctors_report_where_nothing_is_set_up(programs: Any, receiver: Any) -> None:
+    code, out, err = programs.python(
+        "from promptpath.instrumentation import prompt\nwith prompt('chat'): pass" + DOCTOR
+    )
+    assert (code, err) == (0, "")
+    report = json.loads(out)
+    assert report["sdk"]["state"] == "no SDK"
+    assert report["exporters"] == []
+    assert report["spans"]["dropped"] == {"no_provider": 1}
+    code, out, err = programs.python(PROVIDER + "set_up()\n" + AUTO + "with prompt('chat'): pass" + DOCTOR)
+    assert json.loads(out)["sdk"]["state"] == "set up by the program"

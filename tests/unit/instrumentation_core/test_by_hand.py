@@ -84,10 +84,14 @@ def test_an_error_leaves_as_it_came_and_is_recorded_without_its_text(sdk: Any) -
 
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_cancellation_is_an_abort_unless_the_answer_was_complete(sdk: Any, finished: bool) -> None:
-    with pytest.raises(asyncio.CancelledError), prompt() as p, stage("stream"):
-        if finished:
-            p.finish("stop")
-        raise asyncio.CancelledError
+    def ask() -> None:
+        with prompt() as p, stage("stream"):
+            if finished:
+                p.finish("stop")
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        ask()
     found = sdk.dicts()[1]["attributes"]
     assert found.get("promptpath.abort") == (None if finished else "client")
 
@@ -138,7 +142,7 @@ class TestDecorators:
                     seen.append(recorder.current())
                     got = yield word
                     seen.append(got)
-            return "done"  # noqa: B901
+            return "done"
 
         generator: Any = generate()
         outside: list[object] = []

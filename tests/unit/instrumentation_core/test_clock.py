@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -34,7 +35,7 @@ def test_order_and_distance_are_kept(steps: list[int]) -> None:
     at = clock.mono()
     walls = [clock.wall_ns(at := at + step) for step in steps]
     assert walls == sorted(walls)
-    assert [b - a for a, b in zip(walls, walls[1:], strict=False)] == steps[1:]
+    assert [b - a for a, b in pairwise(walls)] == steps[1:]
 
 
 @given(st.integers(0, 10**17))

@@ -151,8 +151,10 @@ def test_other_logging_of_the_program_is_not_touched(caplog: pytest.LogCaptureFi
     [
         ({}, ["otlp_proto_http"]),
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, ["otlp_proto_grpc"]),
-        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"},)
-        + (["otlp_proto_http"],),
+        (
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"},
+            ["otlp_proto_http"],
+        ),
         ({"OTEL_TRACES_EXPORTER": "none"}, []),
         ({"OTEL_TRACES_EXPORTER": "console, otlp"}, ["console", "otlp_proto_http"]),
     ],

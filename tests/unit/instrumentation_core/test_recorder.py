@@ -6,14 +6,14 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from opentelemetry import baggage, propagate, trace
 from opentelemetry import context as context_api
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor
 from opentelemetry.sdk.trace.sampling import (
     ALWAYS_OFF,
     ALWAYS_ON,
@@ -458,6 +458,41 @@ class TestProviders:
         assert not span.recording
         assert header_under(span) == {"traceparent": SAMPLED}
         assert sdk.dicts() == []
+
+
+class TestProcessors:
+    def test_a_processor_that_acts_on_the_start_is_told(self, sdk: Any) -> None:
+        class Baggage(SpanProcessor):
+            seen: ClassVar[list[str]] = []
+
+            def on_start(self, span: Any, parent_context: Context | None = None) -> None:
+                span.set_attributes(dict(baggage.get_all(parent_context)))
+                self.seen.append(f"start {span.name}")
+
+            def on_end(self, span: ReadableSpan) -> None:
+                self.seen.append(f"end {span.name}")
+
+        sdk.provider._active_span_processor._span_processors = (
+            Baggage(),
+            *sdk.provider._active_span_processor._span_processors,
+        )
+        parent = start("parent", parent=baggage.set_baggage("tenant", "t", Context()))
+        start("child", parent=parent).end()
+        parent.end()
+        assert [(found["name"], found["attributes"]) for found in sdk.dicts()] == [
+            ("child", {"tenant": "t"}),
+            ("parent", {"tenant": "t"}),
+        ]
+        assert Baggage.seen == ["start child", "end child", "start parent", "end parent"]
+
+    def test_one_that_fails_at_the_start_loses_nothing(self, sdk: Any) -> None:
+        class Broken(SpanProcessor):
+            def on_start(self, span: Any, parent_context: Context | None = None) -> None:
+                raise RuntimeError
+
+        sdk.provider.add_span_processor(Broken())
+        start().end()
+        assert sdk.dicts() == [whole()]
 
 
 class TestLoss:

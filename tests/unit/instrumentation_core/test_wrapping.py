@@ -53,7 +53,7 @@ def _clean() -> Iterator[None]:
 async def test_every_kind_of_attribute_goes_on_and_off() -> None:
     before = dict(vars(Library)), dict(vars(Library.Inner)), dict(vars(Base))
     names = ("method", "inherited", "of_class", "static")
-    assert all([wrap(Library, name, louder) for name in names])
+    assert all(wrap(Library, name, louder) for name in names)
     assert wrap(Library, "Inner.method", louder_async)
     library = Library()
     assert [getattr(library, name)() for name in names] == ["method!", "inherited!", "Library!", "static!"]
