@@ -31,6 +31,8 @@ _LIMITS: Final[Mapping[str, str]] = {**READER_LIMITS, **_MORE_LIMITS}
 _CAPS: Final = {name: float(value) for name, value in _LIMITS.items() if value.replace(".", "").isdigit()}
 #: A bound that is only applied where the caller asks for less.
 _UNSET: Final = frozenset({"max_threads", "max_block_size", "max_untracked_memory"})
+#: Where the embedding library's defaults are another program's than a server's.
+_AS_A_SERVER: Final = {"implicit_select": "0"}
 #: What a caller has no say in.
 _FIXED: Final = frozenset({"readonly", "allow_ddl", "allow_introspection_functions"})
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
@@ -139,7 +141,7 @@ def _connect(connection: str) -> Any:
 
 def _bounded(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings to apply: all bounds, and the caller's within them."""
-    applied = {name: value for name, value in _LIMITS.items() if name not in _UNSET}
+    applied = {name: value for name, value in _LIMITS.items() if name not in _UNSET} | _AS_A_SERVER
     for name, value in settings.items():
         if name in _FIXED:
             continue
