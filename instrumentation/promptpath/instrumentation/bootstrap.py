@@ -54,7 +54,9 @@ def _set_up() -> None:
     if pipeline.sdk_provider() is None and isinstance(trace_api.get_tracer_provider(), trace_api.ProxyTracerProvider):
         _make_provider()
     termination.arrange()
-    os.environ[resource.PARENT_SERVICE_VARIABLE] = _service_name()
+    name = _service_name()
+    if name:
+        os.environ[resource.PARENT_SERVICE_VARIABLE] = name
     if os.environ.get("OTEL_METRICS_EXPORTER", "none") != "none":
         meters.ensure()
 
@@ -76,6 +78,7 @@ def _make_provider() -> None:
         provider.add_span_processor(processor)
         exit_flush.drop_sources.append(processor.dropped)
     _own = provider
+    exit_flush.own_providers.append(provider)
     _install(provider)
     termination.shut_down_at_exit(provider.shutdown)
     termination.is_in_vain = _is_in_vain

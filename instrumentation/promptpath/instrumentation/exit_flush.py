@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from opentelemetry.sdk.trace import TracerProvider
+
 from promptpath.instrumentation import pipeline
 from promptpath.instrumentation.builder import builder
 from promptpath.instrumentation.safety import guarded
@@ -22,6 +24,8 @@ _AT_EXIT_S: Final = 2.0
 #: How often to ask whether a wait is in vain, and how much longer to wait if it is [s].
 _LOOK_S: Final = 0.02
 _IN_VAIN_S: Final = 0.3
+#: Providers that `bootstrap` has made; the program may have set another since.
+own_providers: Final[list[TracerProvider]] = []
 #: Parts that know of spans lost after they were handed over (the processor of `bootstrap`): reason to count.
 drop_sources: Final[list[Callable[[], dict[str, int]]]] = []
 
@@ -73,21 +77,33 @@ def within(timeout_s: float, work: Callable[[], Any], *, in_vain: Callable[[], b
     return done == [True]
 
 
-def force_flush(timeout_ms: int) -> bool:
-    """See `recorder.force_flush`."""
+def force_flush(timeout_ms: int, *, ours_only: bool = False) -> bool:
+    """See `recorder.force_flush`.
+
+    Args:
+        timeout_ms: for all of it [ms].
+        ours_only: leave a provider of the program's own to itself, as at exit, where it has been shut down already.
+    """
     deadline = time.monotonic() + timeout_ms / 1000
     while True:
-        left_s = max(0.0, deadline - time.monotonic())
-        if builder.drain(timeout_s=left_s) < 0:
+        if builder.drain(timeout_s=max(0.0, deadline - time.monotonic())) < 0:
             return False
-        provider = pipeline.sdk_provider()
-        if provider is None:
-            return True
-        if not within(left_s, partial(provider.force_flush, max(1, int(left_s * 1000)))):
-            return False
+        for provider in _providers(ours_only):
+            left_s = max(0.0, deadline - time.monotonic())
+            if not within(left_s, partial(provider.force_flush, max(1, int(left_s * 1000)))):
+                return False
         # The processors may have had no room for all of it at once.
         if not builder.waiting:
             return True
+        if time.monotonic() >= deadline:
+            return False
+
+
+def _providers(ours_only: bool) -> list[TracerProvider]:
+    current = pipeline.sdk_provider()
+    if ours_only or current is None or current in own_providers:
+        return list(own_providers)
+    return [*own_providers, current]
 
 
 class Busy:

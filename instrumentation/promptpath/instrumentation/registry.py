@@ -176,8 +176,3 @@ def _look_up(shim: ShimStatus, instrumentor: Any) -> ShimStatus:
     if installed is None:
         return replace(shim, state="not installed")
     return replace(shim, installed=installed, reason="its library has not been imported")
-
-
-def engine_is_active() -> bool:
-    """Whether an inference engine has been imported and instrumented in this process."""
-    return any(shim.is_engine and shim.state == "instrumented" for shim in _shims.values())

@@ -30,15 +30,20 @@ _shutdowns: Final[list[Callable[[], object]]] = []
 _pending: Final[list[int]] = []
 
 
-def _flush() -> None:
-    exit_flush.within(LIMIT_S, lambda: exit_flush.force_flush(int(LIMIT_S * 1000)), in_vain=is_in_vain)
+def _flush(*, ours_only: bool = False) -> None:
+    timeout_ms = int(LIMIT_S * 1000)
+    exit_flush.within(LIMIT_S, lambda: exit_flush.force_flush(timeout_ms, ours_only=ours_only), in_vain=is_in_vain)
 
 
 @guarded("termination.finish")
-def finish() -> None:
-    """Send what is left, within `LIMIT_S`, then shut down what is ours."""
+def finish(*, ours_only: bool = True) -> None:
+    """Send what is left, within `LIMIT_S`, then shut down what is ours.
+
+    Args:
+        ours_only: the program's own provider has seen to itself, by an exit handler that has run before.
+    """
     with exit_flush.busy:
-        _flush()
+        _flush(ours_only=ours_only)
         while _shutdowns:
             # After a failed flush a worker may sit in a retry: it is left behind, as the daemon thread that it is.
             exit_flush.within(LIMIT_S / 4, _shutdowns.pop())
@@ -82,7 +87,7 @@ def _watch_sigterm() -> None:
 @guarded("termination.multiprocessing")
 def _in_multiprocessing_child(_module: object) -> None:
     util: Any = sys.modules["multiprocessing.util"]
-    util.Finalize(None, finish, exitpriority=0)
+    util.Finalize(None, finish, kwargs={"ours_only": False}, exitpriority=0)
 
 
 @guarded("termination.multiprocessing")

@@ -230,6 +230,27 @@ with trace.get_tracer("program").start_as_current_span("their own"), prompt("lat
     assert spans["late"]["parent"] == spans["their own"]["id"]
 
 
+def test_a_forked_worker_flushes_the_programs_own_provider(programs: Any, receiver: Any) -> None:
+    code, _, err = programs.python(
+        PROVIDER
+        + """
+import multiprocessing
+def work():
+    with stage("prefill", name="worker"):
+        pass
+set_up()
+"""
+        + AUTO
+        + """
+process = multiprocessing.get_context("fork").Process(target=work)
+process.start()
+process.join()
+"""
+    )
+    assert (code, err) == (0, "")
+    assert [(span["name"], span["resource"]["service.name"]) for span in receiver.spans()] == [("worker", "theirs")]
+
+
 def test_a_disabled_sdk_sends_nothing(programs: Any, receiver: Any) -> None:
     assert programs.python(AUTO + "with prompt('chat'): pass", OTEL_SDK_DISABLED="true") == (0, "", "")
     assert programs.python(AUTO + "with prompt('chat'): pass", OTEL_TRACES_EXPORTER="none") == (0, "", "")

@@ -5,8 +5,15 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 RUN = "import sys\nfrom promptpath.instrumentation.run import main\nsys.exit(main(sys.argv[1:]))"
 SPAN = "from promptpath.instrumentation import prompt\nwith prompt('chat'): pass\n"
@@ -95,6 +102,53 @@ def test_no_such_command(programs: Any) -> None:
     code, out, err = run(programs, "--", "no-such-command")
     assert (code, out, err.count("\n")) == (127, "", 1)
     assert run(programs, "--bogus")[0] == 2
+
+
+APP = """
+from promptpath.instrumentation import stage
+
+async def app(scope, receive, send):
+    assert scope["type"] == "http"
+    headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+    with stage("server", headers=headers, name=scope["path"]):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_uvicorn_that_is_told_to_stop_loses_nothing(
+    programs: Any, receiver: Any, unused_port: Callable[[], int], workers: int
+) -> None:
+    programs.write("my_app.py", APP)
+    port = unused_port()
+    process = programs.start(
+        *(sys.executable, "-I", "-c", RUN, "--service", "server", "--"),
+        *(str(Path(sys.executable).with_name("uvicorn")), "my_app:app", "--lifespan", "off"),
+        *("--port", str(port), "--workers", str(workers)),
+        OTEL_BSP_SCHEDULE_DELAY="60000",
+    )
+    header = "00-000000000000000000000000000000ff-00000000000000ee-01"
+    asked = []
+    deadline = time.monotonic() + 60
+    while len(asked) < 10:
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/{len(asked)}", headers={"traceparent": header})
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                assert answer.read() == b"ok"
+        except (urllib.error.URLError, ConnectionError):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            threading.Event().wait(0.05)  # not up yet
+            continue
+        asked.append(f"/{len(asked)}")
+    process.terminate()
+    out, err = process.communicate(timeout=30)
+    assert "Traceback" not in err + out
+    assert receiver.names() == asked
+    assert {(span["parent"], span["resource"]["service.name"]) for span in receiver.spans()} == {
+        ("00000000000000ee", "server")
+    }
 
 
 FAKE_SHIM = """
