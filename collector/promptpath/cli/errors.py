@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 
@@ -26,9 +27,14 @@ _ONE_LINERS = (
     ("promptpath.collector.errors", "CollectorError"),
     ("promptpath.collector.errors", "PortTaken"),
     ("promptpath.cli.demo.model", "ModelNotFound"),
-    ("clickhouse_connect.driver.exceptions", "DatabaseError"),
-    ("clickhouse_connect.driver.exceptions", "OperationalError"),
+    ("clickhouse_connect.driver.exceptions", "ClickHouseError"),
 )
+#: How ClickHouse begins an error and what its client adds to the end.
+_DATABASE_HEAD = re.compile(r".*DB::Exception: ", re.DOTALL)
+_DATABASE_TAIL = re.compile(r"(\s*\((?:version [^()]*(?:\([^()]*\))?|for url [^()]*)\)\.?)+\s*$")
+#: After a syntax error: every word of the grammar that could have stood there.
+_DATABASE_GRAMMAR = re.compile(r" Expected one of: .*?(?= \([A-Z_]+\)$|$)")
+_DATABASE_CODE = re.compile(r"(\s*\(([A-Z_]+)\)\.?)+$")
 
 
 def one_line(failure: BaseException) -> str | None:
@@ -43,8 +49,15 @@ def one_line(failure: BaseException) -> str | None:
     return None
 
 
+def database_error(text: str) -> str:
+    """The gist of a ClickHouse error: what is wrong and its name, without the frames around it."""
+    told = _DATABASE_TAIL.sub("", _DATABASE_HEAD.sub("", " ".join(text.split())))
+    return _DATABASE_GRAMMAR.sub("", _DATABASE_CODE.sub(r" (\2)", told))
+
+
 def _known(failure: BaseException) -> Iterator[str]:
     for module, name in _ONE_LINERS:
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and isinstance(failure, kind):
-            yield " ".join(str(failure).split())
+            text = " ".join(str(failure).split())
+            yield database_error(text) if "DB::Exception" in text else text

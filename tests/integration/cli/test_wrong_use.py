@@ -115,7 +115,7 @@ def test_nothing_stored_yet(tmp_path: Path) -> None:
 def test_wrong_sql(tmp_path: Path) -> None:
     make = "from promptpath.storage import connect, migrate; migrate(connect())"
     assert promptpath(home=tmp_path, code=("-c", make)).returncode == 0
-    assert_one_line(promptpath("sql", "SELEKT 1", home=tmp_path), "SELEKT")
+    assert_one_line(promptpath("sql", "SELECT )", home=tmp_path), "SYNTAX_ERROR")
     assert_one_line(promptpath("sql", "SELECT * FROM nowhere", home=tmp_path), "nowhere")
     assert_one_line(promptpath("sql", "CREATE TABLE t (a Int8) ENGINE = Memory", home=tmp_path), "readonly")
     assert_one_line(promptpath("sql", home=tmp_path), "query")

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -57,7 +58,7 @@ def body(text: str, **more: object) -> dict[str, object]:
     return {"model": "small", "messages": [{"role": "user", "content": text}]} | more
 
 
-def events(answer: httpx.Response) -> list[object]:
+def events(answer: httpx.Response) -> list[dict[str, Any]]:
     data = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
     assert data.pop() == "[DONE]"
     return [json.loads(text) for text in data]

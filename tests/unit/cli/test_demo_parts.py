@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -36,7 +37,7 @@ def test_every_plan_has_something_refused_and_something_answered(count: int) -> 
 
 def test_token_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
-    monkeypatch.setattr(gateway.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
     bucket = gateway.TokenBucket(per_s=2, burst=2)
     assert [bucket.take(), bucket.take(), bucket.take()] == [0.0, 0.0, 0.5]
     now_s += 0.5
@@ -98,7 +99,8 @@ def test_all_there_and_in_agreement() -> None:
     assert outcome.complete
     assert (outcome.streamed, outcome.with_ttft) == (3, 3)
     assert outcome.differences_ns == [0, 900_000, 0]
-    assert outcome.disagreeing == outcome.unclosed == []
+    assert outcome.disagreeing == []
+    assert outcome.unclosed == []
     assert outcome.unattributed_shares == [0, 0, 0.1]
     assert report(outcome)[0] == "4 prompts sent, 4 of them stored"
 
