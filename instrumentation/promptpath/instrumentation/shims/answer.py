@@ -63,7 +63,7 @@ class WatchedAnswer:
         else:
             self.span.fail(errors.error_type(error))
             if errors.is_timeout(error):
-                self.span.set(semconv.ABORT, Abort.TIMEOUT)
+                self.span.set(semconv.ABORT, Abort.TIMEOUT.value)
         self._end(monotonic_ns())
 
     def closed(self) -> None:
@@ -75,7 +75,7 @@ class WatchedAnswer:
     def _given_up(self) -> None:
         # Nobody misses the rest of a refusal, nor what follows a complete answer.
         if not self._refused and (self._scanner is None or not self._scanner.finished):
-            self.span.set(semconv.ABORT, Abort.CLIENT)
+            self.span.set(semconv.ABORT, Abort.CLIENT.value)
 
     def _end(self, end_ns: int) -> None:
         span = self.span

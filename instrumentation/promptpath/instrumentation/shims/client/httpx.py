@@ -196,11 +196,11 @@ class _Call:
         """There is no answer."""
         with guard("httpx.raised"):
             if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
-                self.span.set(semconv.ABORT, Abort.CLIENT)
+                self.span.set(semconv.ABORT, Abort.CLIENT.value)
             else:
                 self.span.fail(errors.error_type(error))
                 if errors.is_timeout(error):
-                    self.span.set(semconv.ABORT, Abort.TIMEOUT)
+                    self.span.set(semconv.ABORT, Abort.TIMEOUT.value)
             self.span.end()
 
     def answered(self, response: Any) -> None:

@@ -146,11 +146,11 @@ def _raised(span: LiveSpan, error: BaseException) -> None:
     """There is no answer. The exception itself is the caller's."""
     with guard("openai.raised"):
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | GeneratorExit):
-            span.set(semconv.ABORT, Abort.CLIENT)
+            span.set(semconv.ABORT, Abort.CLIENT.value)
         else:
             span.fail(errors.error_type(error))
             if errors.is_timeout(error):
-                span.set(semconv.ABORT, Abort.TIMEOUT)
+                span.set(semconv.ABORT, Abort.TIMEOUT.value)
             status = getattr(error, "status_code", None)
             if isinstance(status, int):
                 span.set(semconv.HTTP_RESPONSE_STATUS_CODE, status)

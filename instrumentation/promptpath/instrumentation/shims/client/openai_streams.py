@@ -179,7 +179,7 @@ class _StreamWatcher:
 
     def _given_up(self) -> None:
         if not self._reasons:
-            self.span.set(semconv.ABORT, Abort.CLIENT)
+            self.span.set(semconv.ABORT, Abort.CLIENT.value)
         self._end()
 
     def _broke(self, error: BaseException) -> None:
@@ -188,7 +188,7 @@ class _StreamWatcher:
             return
         self.span.fail(errors.error_type(error))
         if errors.is_timeout(error):
-            self.span.set(semconv.ABORT, Abort.TIMEOUT)
+            self.span.set(semconv.ABORT, Abort.TIMEOUT.value)
         self._end()
 
     # -- body.Watcher --------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class _Request(Tracked):
         self._read_pipelines_clock()
         abort: str | None = None
         if self.cancelled:
-            abort = Abort.CLIENT if notes.disconnected else Abort.SERVER
+            abort = Abort.CLIENT.value if notes.disconnected else Abort.SERVER.value
         stages.record(
             self,
             span,

@@ -36,7 +36,9 @@ def record(
     queued_ns = queued_ns or request.added_ns
 
     def stage(name: Stage, start_ns: int, stop_ns: int, last: bool, attributes: dict[str, AttributeValue]) -> None:
-        made = recorder.start(name, scope=scope, stage=name, parent=span, attributes=attributes, start_mono_ns=start_ns)
+        made = recorder.start(
+            name.value, scope=scope, stage=name, parent=span, attributes=attributes, start_mono_ns=start_ns
+        )
         if name is Stage.DECODE and made.recording:
             made.deliveries_mono_ns.extend(request.token_ns)
             if any(count != 1 for count in request.token_counts):

@@ -41,6 +41,7 @@ class Exchange:
         "_body",
         "_choices",
         "_complete",
+        "_end_ns",
         "_error",
         "_request",
         "_request_bytes",
@@ -92,6 +93,7 @@ class Exchange:
         self._body: list[bytes] | None = None
         self._sent_first_ns = 0
         self._send_ns = 0
+        self._end_ns = 0
 
     # -- the request ---------------------------------------------------------------------------------------------------
 
@@ -172,7 +174,10 @@ class Exchange:
                 self._body.append(bytes(body))
             if not message.get("more_body", False):
                 self._complete = True
-                self._finish()
+                self._end_ns = monotonic_ns()
+                # What made a 500 of it is known only when the application has raised it.
+                if self._status < 500:
+                    self._finish()
         elif message["type"] == "http.response.start":
             self._answer_begins(message)
 
@@ -211,10 +216,14 @@ class Exchange:
         if not self.span.recording:
             return
         with guard("asgi.end"):
-            if self._complete:
+            if self.span.ended:
                 return
-            self._understand_request()
-            self._say_why()
+            if self._complete:
+                if self._error is not None:
+                    self.span.fail(errors.error_type(self._error))
+            else:
+                self._understand_request()
+                self._say_why()
             self._finish()
 
     def _say_why(self) -> None:
@@ -222,21 +231,21 @@ class Exchange:
         answered = self._scanner is not None and self._scanner.finished
         if self._state.disconnected:
             if not answered:
-                self.span.set(semconv.ABORT, Abort.CLIENT)
+                self.span.set(semconv.ABORT, Abort.CLIENT.value)
         elif isinstance(self._error, asyncio.CancelledError):
-            self.span.set(semconv.ABORT, Abort.SERVER)
+            self.span.set(semconv.ABORT, Abort.SERVER.value)
         elif self._error is not None:
             if isinstance(self._error, OSError) or type(self._error).__name__ == "ClientDisconnect":
                 # The server could not send: nobody is there.
                 if not answered:
-                    self.span.set(semconv.ABORT, Abort.CLIENT)
+                    self.span.set(semconv.ABORT, Abort.CLIENT.value)
             else:
                 self.span.fail(errors.error_type(self._error))
         elif not answered:
-            self.span.set(semconv.ABORT, Abort.SERVER)
+            self.span.set(semconv.ABORT, Abort.SERVER.value)
 
     def _finish(self) -> None:
-        end_ns = monotonic_ns()
+        end_ns = self._end_ns or monotonic_ns()
         span = self.span
         scanner = self._scanner
         route = getattr(self._scope.get("route"), "path", None)
