@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib.util
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,7 +91,7 @@ def shims() -> Iterator[Finding]:
     registry.activate()
     for name, status in sorted(registry.status().items()):
         library = name.removeprefix(registry.PREFIX)
-        if status.state == "not installed":
+        if status.state == "not installed" and not any(map(importlib.util.find_spec, status.library)):
             yield Finding("note", f"shim {library}", "its library is not installed")
         elif status.state in ("conflict", "failed") or (
             status.state == "waiting" and "is what it knows" in status.reason

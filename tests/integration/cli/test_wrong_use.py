@@ -84,9 +84,15 @@ def test_read_only_data_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["postgres://x", "chdb://relative", "clickhouse://h:99999", "clickhouse://h?zz=1", "x"])
-@pytest.mark.parametrize("command", [("up",), ("collector",), ("dashboard",), ("sql", "SELECT 1"), ("prompts",)])
-def test_bad_storage_url(tmp_path: Path, url: str, command: tuple[str, ...]) -> None:
-    assert_one_line(promptpath(*command, home=tmp_path, env={"PROMPTPATH_STORAGE": url}))
+def test_bad_storage_url(tmp_path: Path, url: str) -> None:
+    assert_one_line(promptpath("prompts", home=tmp_path, env={"PROMPTPATH_STORAGE": url}))
+
+
+@pytest.mark.parametrize(
+    "command", [("up",), ("collector",), ("dashboard",), ("sql", "SELECT 1"), ("show", "--latest")]
+)
+def test_bad_storage_url_of_every_command(tmp_path: Path, command: tuple[str, ...]) -> None:
+    assert_one_line(promptpath(*command, "--storage", "postgres://x", home=tmp_path), "postgres://x")
 
 
 def test_nobody_at_the_storage_url(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def a_row(**changes: Any) -> dict[str, Any]:
 
 
 def lines(row: dict[str, Any], **options: Any) -> list[str]:
-    return [line.plain.rstrip() for line in render(row, **({"width": 100, "glyphs": ASCII} | options))]
+    return [line.plain.rstrip() for line in render(row, width=100, glyphs=ASCII, **options)]
 
 
 def test_a_whole_waterfall() -> None:
@@ -123,7 +123,10 @@ def test_axis_to_the_first_token_leaves_out_what_comes_after() -> None:
 
 
 def test_no_first_token() -> None:
-    nothing = {f"ttft_{part}_ns": None for part in ("network", "gateway", "queue")} | {"ttft_ns": None, "gaps_us": []}
+    nothing: dict[str, Any] = {f"ttft_{part}_ns": None for part in ("network", "gateway", "queue")} | {
+        "ttft_ns": None,
+        "gaps_us": [],
+    }
     whole = lines(a_row(streaming=False, ttft_source="", **nothing))
     assert "no time to first token: not streamed" in whole
     assert not any("deliveries" in line for line in whole)
