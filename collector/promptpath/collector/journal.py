@@ -93,6 +93,8 @@ class Journal:
         self._pending_bytes = 0
         self._open: dict[Signal, OpenSegment] = {}
         self._sealed: deque[Segment] = deque()
+        self._returned: deque[Segment] = deque()
+        self._took_returned = False
         self._taken: dict[str, Segment] = {}
         self._stored_bytes = 0
         self._syncs = 0
@@ -149,18 +151,15 @@ class Journal:
         deadline = time.monotonic() + timeout_s
         with self._wake:
             while True:
-                if self._sealed:
-                    segment = self._sealed.popleft()
+                self._seal_due(flush)
+                segment = self._next()
+                if segment is not None:
                     self._taken[segment.token] = segment
                     return segment
-                due = self._due(flush)
-                if due is not None:
-                    self._seal(due)
-                    continue
-                wait_s = min(deadline - time.monotonic(), self._until_due())
-                if wait_s <= 0 and time.monotonic() >= deadline:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
                     return None
-                self._wake.wait(max(wait_s, 0.001))
+                self._wake.wait(min(left_s, max(self._until_due(), 0.001)))
 
     def discard(self, segment: Segment) -> None:
         """Storage has it, durably: the file goes."""
@@ -171,21 +170,22 @@ class Journal:
             self._stored_bytes -= segment.size
 
     def put_back(self, segment: Segment) -> None:
-        """Not stored after all: it is the next one again."""
+        """Not stored after all: taken again in turn with others, so that one table in trouble does not hold them up."""
         with self._wake:
             self._taken.pop(segment.token, None)
-            self._sealed.appendleft(segment)
+            self._returned.append(segment)
+            self._took_returned = True  # it has just had its turn
             self._wake.notify_all()
 
     def is_empty(self) -> bool:
         """Whether storage has everything that was acknowledged."""
         with self._wake:
-            return not (self._pending_bytes or self._open or self._sealed or self._taken)
+            return not (self._pending_bytes or self._open or self._sealed or self._returned or self._taken)
 
     def state(self) -> JournalState:
         """Figures for self-observation."""
         with self._wake:
-            held: list[OpenSegment | Segment] = [*self._open.values(), *self._sealed, *self._taken.values()]
+            held: list[OpenSegment | Segment] = [*self._open.values(), *self._waiting(), *self._taken.values()]
             oldest_ns = min((segment.created_ns for segment in held), default=0)
             return JournalState(
                 bytes=self._stored_bytes + self._pending_bytes,
@@ -240,21 +240,28 @@ class Journal:
 
     # --- sealing (under the lock) -------------------------------------------------------------------------------------
 
-    def _due(self, flush: bool) -> Signal | None:
-        for signal, segment in self._open.items():
-            if flush or segment.items >= self._limits.segment_items or segment.age_s() >= self._limits.segment_age_s:
-                return signal
-        return None
+    def _seal_due(self, flush: bool) -> None:
+        """Seals what is full or old enough. While one of its signal waits already, a segment rather grows on."""
+        waiting = {segment.signal for segment in self._sealed}
+        for signal, segment in list(self._open.items()):
+            ready = segment.items >= self._limits.segment_items or segment.age_s() >= self._limits.segment_age_s
+            if flush or (ready and signal not in waiting):
+                del self._open[signal]
+                segment.close()
+                self._sealed.append(segment.sealed())
+
+    def _next(self) -> Segment | None:
+        """New segments and those that failed before, in turn."""
+        turn = self._returned if self._returned and not (self._sealed and self._took_returned) else self._sealed
+        self._took_returned = turn is self._returned
+        return turn.popleft() if turn else None
+
+    def _waiting(self) -> list[Segment]:
+        return [*self._sealed, *self._returned]
 
     def _until_due(self) -> float:
         """Seconds until some open segment is old enough."""
         return min((self._limits.segment_age_s - s.age_s() for s in self._open.values()), default=float("inf"))
-
-    def _seal(self, signal: Signal) -> None:
-        segment = self._open.pop(signal)
-        segment.close()
-        if segment.requests:
-            self._sealed.append(segment.sealed())
 
     # --- committing (its own thread) ----------------------------------------------------------------------------------
 

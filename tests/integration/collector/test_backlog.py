@@ -64,6 +64,30 @@ def test_spans_survive_a_restart_while_the_database_fails(broken_store: Path) ->
         assert collector.sql("SELECT count() FROM otel_traces") == [[10]]
 
 
+def test_one_signal_in_trouble_does_not_hold_up_the_others(broken_store: Path) -> None:
+    logs = Signal.LOGS.request()
+    logs.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=1).body.string_value = "hello"
+    with RunningCollector(broken_store, drain_s=0.1) as collector:
+        assert collector.post(make_spans(1).SerializeToString()).status == 200
+        wait_for(lambda: collector.metric('store_failures_total{signal="traces"}') >= 1, "a failure")
+        assert collector.post(logs.SerializeToString(), signal=Signal.LOGS).status == 200
+        collector.wait_stored(1, "logs")
+        assert collector.sql("SELECT Body FROM otel_logs") == [["hello"]]
+
+
+def test_a_stopping_collector_asks_senders_to_come_back(tmp_path: Path) -> None:
+    with RunningCollector(tmp_path) as collector:
+        assert collector.collector._journal is not None
+        collector.collector._journal.stop_accepting()
+        answer = collector.post(make_spans(1).SerializeToString())
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        check_retryable(status_pb2.Status.FromString(answer.body), grpc.StatusCode.UNAVAILABLE)
+        call = grpc.insecure_channel(f"127.0.0.1:{collector.ports.grpc}").unary_unary(Signal.TRACES.rpc_method)
+        with pytest.raises(grpc.RpcError) as caught:
+            call(make_spans(1).SerializeToString())
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
 def test_a_full_journal_asks_senders_to_come_back(broken_store: Path) -> None:
     """opentelemetry-collector#9636, #9892: 429 with Retry-After, not 500."""
     body = make_spans(20).SerializeToString()

@@ -197,16 +197,17 @@ def test_a_segment_does_not_grow_for_ever_while_nobody_takes_it(tmp_path: Path) 
 def test_many_threads_lose_and_double_nothing(tmp_path: Path) -> None:
     journal = Journal(tmp_path, JournalLimits(segment_items=50, segment_age_s=0.01))
     taken: list[tuple[bytes, int]] = []
+    failed: set[str] = set()
     done = threading.Event()
 
     def reader() -> None:
         while not (done.is_set() and journal.is_empty()):
             segment = journal.take(flush=done.is_set(), timeout_s=0.01)
             if segment is not None:
-                if segment.items % 3 == 0:
+                if segment.items % 3 == 0 and segment.token not in failed:
+                    failed.add(segment.token)
                     journal.put_back(segment)
-                    segment = journal.take()
-                    assert segment is not None
+                    continue
                 taken.extend(contents(segment))
                 journal.discard(segment)
 
@@ -225,6 +226,39 @@ def test_many_threads_lose_and_double_nothing(tmp_path: Path) -> None:
     consumer.join()
     assert sorted(taken) == sorted((request(f"{n}-{i}").body, 1) for n in range(8) for i in range(50))
     assert journal.state().syncs < 400, "commits are grouped"
+    journal.close()
+
+
+def test_a_segment_that_failed_takes_turns_with_new_ones(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, JournalLimits(segment_items=1, segment_age_s=3600))
+    journal.append(request("bad")).result(WAIT_S)
+    seen = []
+    for i in range(3):
+        bad = journal.take()
+        assert bad is not None
+        seen.append(contents(bad)[0][0])
+        journal.put_back(bad)
+        journal.append(request(f"new {i}")).result(WAIT_S)
+        again = journal.take()
+        assert again is not None
+        seen.append(contents(again)[0][0])
+        journal.discard(again)
+    assert seen == [body for i in range(3) for body in (request("bad").body, request(f"new {i}").body)]
+    journal.close()
+
+
+def test_a_ready_segment_grows_on_while_one_of_its_signal_waits(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, JournalLimits(segment_items=1, segment_max_items=2, segment_age_s=3600))
+    for i in range(3):
+        journal.append(request(f"r{i}")).result(WAIT_S)
+    journal.append(request("log", signal=Signal.LOGS)).result(WAIT_S)
+    taken = [journal.take() for _ in range(4)]
+    assert [[body for body, _ in contents(segment)] if segment else None for segment in taken] == [
+        [request("r0").body, request("r1").body],
+        [request("log").body],
+        [request("r2").body],
+        None,
+    ]
     journal.close()
 
 
