@@ -258,21 +258,21 @@ def test_entering_the_endpoint_ends_parsing(
         @app.post(PATH)
         async def chat(body: Body, key: Annotated[str, Depends(authenticate)]) -> None:
             entered.append(time.time_ns())
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
 
     elif kind == "sync":
 
         @app.post(PATH)
         def chat_sync(body: Body, key: Annotated[str, Depends(authenticate)]) -> None:
             entered.append(time.time_ns())
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     elif kind == "generator":
 
         @app.post(PATH)
         async def chat_stream(body: Body, key: Annotated[str, Depends(authenticate)]) -> AsyncIterator[dict[str, int]]:
             entered.append(time.time_ns())
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
             yield {"a": 1}
 
     else:
@@ -281,14 +281,15 @@ def test_entering_the_endpoint_ends_parsing(
         async def chat_raw(request: Request, key: Annotated[str, Depends(authenticate)]) -> None:
             await request.json()
             entered.append(time.time_ns())
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
 
     with serve(app) as url:
         assert post(url).status_code == 200
     assert shape(spans, 4)[:2] == [(ROOT[0], "server", None, None), ("parse", "parse", ROOT[0], None)]
     parse = spans.named("parse")
     assert parse.end_time is not None
-    assert abs(parse.end_time - entered[0]) < 1_500_000
+    # Not when the answer is there, 100 ms later.
+    assert abs(parse.end_time - entered[0]) < 50_000_000
     # What is checked meanwhile is the gateway's, and lies inside.
     assert shape(spans, 4)[2:] == [("HTTPBearer", "gateway", "parse", None), ("authenticate", "gateway", "parse", None)]
 

@@ -47,8 +47,8 @@ class OpenVinoGenAiInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def _instrument(self, **kwargs: Any) -> None:
         wrap("openvino_genai", "ContinuousBatchingPipeline.add_request", _add_request)
         wrap("openvino_genai", "ContinuousBatchingPipeline.step", _step)
-        wrap("openvino_genai", "GenerationHandle.cancel", _cancel)
-        wrap("openvino_genai", "GenerationHandle.stop", _stop)
+        wrap("openvino_genai.py_openvino_genai", "GenerationHandle.cancel", _cancel)
+        wrap("openvino_genai.py_openvino_genai", "GenerationHandle.stop", _stop)
         wrap("openvino_genai", "Tokenizer.apply_chat_template", _apply_chat_template)
         wrap("openvino_genai", "Tokenizer.encode", _encode)
         wrap("openvino_genai", "Tokenizer.decode", _decode)
@@ -75,6 +75,7 @@ class _Request(Tracked):
         self.max_new_tokens: int | None = None
         self.readable = False
         self.ended_ns = 0
+        self.complete = False
         self.cancelled = False
         self.error: str | None = None
         self._recorded = False
@@ -105,7 +106,7 @@ class _Request(Tracked):
     def _read_pipelines_clock(self) -> None:
         """Replace the times seen from outside (ends of steps) by the pipeline's own, which it gives for complete answers."""
         handle = self.handle() if self.handle is not None else None
-        if handle is None or not self.first_token_ns or self.cancelled or self.error is not None:
+        if handle is None or not self.first_token_ns or not self.complete:
             return
         with guard("openvino_genai.token_times"):
             raw = handle.get_perf_metrics().raw_metrics
@@ -266,7 +267,9 @@ def _stepped(pipeline: Any, batch: Batch[_Request], start_ns: int, end_ns: int) 
         if status != "RUNNING":
             over.append(request)
             request.ended_ns = end_ns
-            if status == "IGNORED":
+            if status == "FINISHED":
+                request.complete = True
+            elif status == "IGNORED":
                 request.error = "kv_cache_full"
     metrics = pipeline.get_metrics()
     worked_on: int = metrics.scheduled_requests
