@@ -7,7 +7,6 @@ asks no network and leaves no thread running.
 
 from __future__ import annotations
 
-import logging
 import os
 import uuid
 from functools import partial
@@ -22,7 +21,6 @@ from promptpath.instrumentation import exit_flush, meters, pipeline, readable, r
 from promptpath.instrumentation.exporting import BatchProcessor, QuietExporter, exporter_names, load_exporter
 from promptpath.instrumentation.safety import guarded
 
-_log: Final = logging.getLogger("promptpath")
 
 _own: TracerProvider | None = None
 _processors: Final[list[BatchProcessor]] = []

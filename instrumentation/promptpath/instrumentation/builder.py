@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from promptpath.instrumentation import live, pipeline
@@ -17,7 +18,7 @@ from promptpath.instrumentation.counter import Counter
 from promptpath.instrumentation.exporting import has_room
 from promptpath.instrumentation.live import LiveSpan
 from promptpath.instrumentation.readable import hand_over
-from promptpath.instrumentation.safety import note_failure
+from promptpath.instrumentation.safety import guard, note_failure
 
 #: How long ended spans gather before they are built [s]; short against the processors' own delay.
 _INTERVAL_S: Final = 0.05
@@ -55,6 +56,7 @@ class Builder:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._asleep = True
+        self._errands: deque[Callable[[], None]] = deque()
 
     def after_fork_in_child(self) -> None:
         """What waits is the parent's to export; locks may be held by threads that are not here."""
@@ -87,17 +89,28 @@ class Builder:
                 self._asleep = False
                 thread.start()
                 self._thread = thread
-        except RuntimeError as error:  # the interpreter is ending; the exit flush takes what waits
+        except RuntimeError:  # the interpreter is ending; the exit flush takes what waits
             self._asleep = True
-            note_failure("builder.start", error)
         finally:
             self._starting.release()
+
+    def run_errand(self, work: Callable[[], None]) -> bool:
+        """Have the builder's thread do something, for those who can start no thread; False if it cannot either."""
+        thread = self._thread
+        if thread is None or not thread.is_alive() or thread is threading.current_thread():
+            return False
+        self._errands.append(work)
+        self._wake.set()
+        return True
 
     def _run(self) -> None:
         idle_rounds = 0
         while True:
             self._wake.wait(_INTERVAL_S)
             self._wake.clear()
+            while self._errands:
+                with guard("builder.errand"):
+                    self._errands.popleft()()
             if self.drain() or self._queue:
                 idle_rounds = 0
                 continue

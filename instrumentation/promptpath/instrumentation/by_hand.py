@@ -39,7 +39,10 @@ _KEYWORDS: Final = {
 _SERVING: Final = frozenset(
     {semconv.Stage.SERVER, semconv.Stage.GATEWAY, semconv.Stage.ROUTER, semconv.Stage.EDGE, semconv.Stage.INGRESS}
 )
-_NEVER_EMITTED: Final = frozenset({semconv.Stage.TRANSIT, semconv.Stage.UNATTRIBUTED})
+#: The stages that are recorded; two are only ever derived.
+_STAGES: Final = {
+    stage.value: stage for stage in semconv.Stage if stage not in (semconv.Stage.TRANSIT, semconv.Stage.UNATTRIBUTED)
+}
 
 
 def _attributes(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -268,13 +271,9 @@ class stage(_Managed):  # noqa: N801
         return stage(self._stage, name=self._name, **self._given)
 
     def _start(self) -> LiveSpan:
-        known: semconv.Stage | None = None
-        try:
-            known = semconv.Stage(self._stage)
-        except ValueError as error:
-            note_failure("by_hand.stage", error)
-        if known in _NEVER_EMITTED:
-            known = None
+        known = _STAGES.get(self._stage)
+        if known is None:
+            note_failure("by_hand.stage", ValueError(f"{self._stage!r} is no stage that is recorded"))
         return recorder.start(
             self._name or self._stage,
             scope=SCOPE,

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from promptpath.instrumentation import pipeline
 from promptpath.instrumentation.builder import builder
-from promptpath.instrumentation.safety import guarded
+from promptpath.instrumentation.safety import guard, guarded
 
 #: How long the exit of the program may wait for our hand-over [s].
 _AT_EXIT_S: Final = 2.0
@@ -51,29 +51,30 @@ def within(timeout_s: float, work: Callable[[], Any], *, in_vain: Callable[[], b
         False if it was not done, or failed, in time; then it goes on by itself.
     """
     done: list[bool] = []
+    finished = threading.Event()
 
-    @guarded("exit_flush.within")
     def run() -> None:
-        done.append(work() is not False)
+        try:
+            with guard("exit_flush.within"):
+                done.append(work() is not False)
+        finally:
+            finished.set()
 
-    thread = threading.Thread(target=run, name="promptpath-flush", daemon=True)
     try:
-        thread.start()
-    except RuntimeError:  # no thread can start any more; a direct call is all that is left
-        run()
-        return done == [True]
+        threading.Thread(target=run, name="promptpath-flush", daemon=True).start()
+    except RuntimeError:
+        # While it ends, Python 3.12 starts no threads. The builder's, if it runs, still does.
+        if not builder.run_errand(run):
+            run()
     deadline = time.monotonic() + max(0.0, timeout_s)
-    while thread.is_alive():
+    while not finished.is_set():
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             break
-        if in_vain is None:
-            thread.join(left_s)
-        else:
-            thread.join(min(left_s, _LOOK_S))
-            if in_vain():
-                deadline = min(deadline, time.monotonic() + _IN_VAIN_S)
-                in_vain = None
+        finished.wait(left_s if in_vain is None else min(left_s, _LOOK_S))
+        if in_vain is not None and in_vain():
+            deadline = min(deadline, time.monotonic() + _IN_VAIN_S)
+            in_vain = None
     return done == [True]
 
 

@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Final
 
+from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY, attach, detach, set_value
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
@@ -42,6 +43,9 @@ _LOGGERS: Final = (
 )
 #: Our default, where `OTEL_BSP_SCHEDULE_DELAY` is not set [ms].
 _SCHEDULE_DELAY_MS: Final = 500
+#: Spans kept for an export without a thread, and how many go at once.
+_AT_EXIT: Final = 2048
+_BATCH: Final = 512
 
 
 class _Quiet(threading.local):
@@ -236,12 +240,15 @@ class BatchProcessor(SpanProcessor):
         self.exporter = exporter
         self.queue_full = Counter()
         self._inner: BatchSpanProcessor | None = None
+        #: Spans that ended when no thread could be started any more.
+        self._at_exit: deque[ReadableSpan] = deque(maxlen=_AT_EXIT)
         self._lock = threading.Lock()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork_in_child)
 
     def _after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
+        self._at_exit.clear()
         self.queue_full = Counter()
         self.exporter.after_fork_in_child()
 
@@ -250,16 +257,22 @@ class BatchProcessor(SpanProcessor):
         """The inner processor's queue, once there is one."""
         return queue_of(self._inner) if self._inner is not None else None
 
-    def _start(self) -> BatchSpanProcessor:
+    def _start(self) -> BatchSpanProcessor | None:
         with self._lock:
             if self._inner is None:
                 delay_ms = None if os.environ.get("OTEL_BSP_SCHEDULE_DELAY") else _SCHEDULE_DELAY_MS
-                self._inner = BatchSpanProcessor(self.exporter, schedule_delay_millis=delay_ms)
+                try:
+                    self._inner = BatchSpanProcessor(self.exporter, schedule_delay_millis=delay_ms)
+                except RuntimeError:  # while it ends, Python 3.12 starts no threads
+                    return None
             return self._inner
 
     def on_end(self, span: ReadableSpan) -> None:
         """Queue a span."""
         inner = self._inner or self._start()
+        if inner is None:
+            self._at_exit.append(span)
+            return
         queue = queue_of(inner)
         if queue is None or len(queue) != queue.maxlen:
             inner.on_end(span)
@@ -271,6 +284,15 @@ class BatchProcessor(SpanProcessor):
         finally:
             _quiet.hear = None
 
+    def _export_at_exit(self) -> None:
+        token = attach(set_value(_SUPPRESS_INSTRUMENTATION_KEY, True))
+        try:
+            while self._at_exit:
+                count = min(len(self._at_exit), _BATCH)
+                self.exporter.export([self._at_exit.popleft() for _ in range(count)])
+        finally:
+            detach(token)
+
     def dropped(self) -> dict[str, int]:
         """Spans lost here, by reason."""
         counts = {"export_queue_full": self.queue_full.value, "export_failed": self.exporter.outage.lost}
@@ -278,9 +300,11 @@ class BatchProcessor(SpanProcessor):
 
     def shutdown(self) -> None:
         """Export what is left and end the worker."""
+        self._export_at_exit()
         if self._inner is not None:
             self._inner.shutdown()  # type: ignore[no-untyped-call]
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Export what is queued."""
+        self._export_at_exit()
         return self._inner is None or self._inner.force_flush(timeout_millis)

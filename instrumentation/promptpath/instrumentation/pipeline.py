@@ -7,7 +7,7 @@ the context on.
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -17,8 +17,6 @@ from opentelemetry.sdk.trace import Tracer, TracerProvider
 from opentelemetry.sdk.trace.sampling import Decision, ParentBased, Sampler, StaticSampler
 from opentelemetry.trace import Link, SpanKind, TraceState
 from opentelemetry.util.types import AttributeValue
-
-_log: Final = logging.getLogger("promptpath")
 
 
 def _package_version() -> str:
@@ -50,6 +48,10 @@ def _by_parent(sampler: Any) -> tuple[Decision | None, ...]:
     return tuple(_always(getattr(sampler, name, None)) for name in delegates)
 
 
+def _yes() -> bool:
+    return True
+
+
 class Pipeline:
     """One tracer of the SDK and what is known about its sampler, per provider and scope.
 
@@ -57,11 +59,13 @@ class Pipeline:
         samples_roots, samples_local, samples_remote: True if the sampler is known to sample every root, every child of
             a sampled local parent, of a sampled remote parent; then it is not asked.
         drops_local, drops_remote: the same for dropping every child of an unsampled parent.
+        is_enabled: asks whether the SDK's configuration has this scope switched on.
     """
 
     __slots__ = (
         "drops_local",
         "drops_remote",
+        "is_enabled",
         "new_span_id",
         "new_trace_id",
         "root_flags",
@@ -75,6 +79,7 @@ class Pipeline:
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
         self.sampler: Sampler = tracer.sampler
+        self.is_enabled: Callable[[], bool] = getattr(tracer, "_is_enabled", _yes)
         self.new_span_id = tracer.id_generator.generate_span_id
         self.new_trace_id = tracer.id_generator.generate_trace_id
         is_random = getattr(tracer.id_generator, "is_trace_id_random", None)
@@ -85,12 +90,6 @@ class Pipeline:
         self.samples_remote = remote is Decision.RECORD_AND_SAMPLE
         self.drops_local = local_not is Decision.DROP
         self.drops_remote = remote_not is Decision.DROP
-
-    @property
-    def enabled(self) -> bool:
-        """False if the SDK's configuration has switched this scope off."""
-        is_enabled = getattr(self.tracer, "_is_enabled", None)
-        return is_enabled is None or bool(is_enabled())
 
     def ask_sampler(
         self,
@@ -146,7 +145,7 @@ def pipeline(scope: str) -> Pipeline | None:
         found = _pipelines[scope]
     except KeyError:
         found = _pipelines[scope] = _make(scope)
-    return found if found is not None and found.enabled else None
+    return found if found is not None and found.is_enabled() else None
 
 
 def _make(scope: str) -> Pipeline | None:

@@ -519,6 +519,30 @@ class TestLoss:
         assert recorder.dropped() == before + 1
         assert exit_flush.dropped_by_reason()["queue_full"] >= 1
 
+    def test_threads_that_start_spans_at_once_lose_and_double_none(self, make_sdk: Callable[..., Any]) -> None:
+        sdk = make_sdk(id_generator=None)
+        before = builder.handed, recorder.dropped()
+        gate = threading.Barrier(8)
+
+        def work() -> None:
+            gate.wait()
+            for _ in range(100):
+                with recorder.use(start("root")) as root:
+                    recorder.record("leaf", scope=SCOPE, stage=None, start_mono_ns=1, end_mono_ns=2)
+                    root.mark()
+                root.end()
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found = sdk.dicts()
+        ids = {span["span_id"]: span for span in found}
+        assert (len(found), len(ids)) == (1600, 1600)
+        assert all(ids[span["parent"]]["name"] == "root" for span in found if span["name"] == "leaf")
+        assert (builder.handed - before[0], recorder.dropped() - before[1]) == (1600, 0)
+
     def test_a_failing_processor_loses_its_span_only(self, sdk: Any) -> None:
         class Broken(type(sdk.provider._active_span_processor._span_processors[0])):  # type: ignore[misc]
             def on_end(self, span: ReadableSpan) -> None:
@@ -550,6 +574,9 @@ class TestLoss:
             sdk.exporter.clear()
             while not builder._asleep and clock.mono() < deadline:  # the next is to find it asleep
                 threading.Event().wait(0.01)
+        done = threading.Event()
+        assert builder.run_errand(done.set)
+        assert done.wait(5)
 
 
 def test_the_id_of_a_prompt_comes_by_baggage(sdk: Any) -> None:
