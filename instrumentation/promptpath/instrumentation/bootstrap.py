@@ -21,7 +21,6 @@ from promptpath.instrumentation import exit_flush, meters, pipeline, readable, r
 from promptpath.instrumentation.exporting import BatchProcessor, QuietExporter, exporter_names, load_exporter
 from promptpath.instrumentation.safety import guarded
 
-
 _own: TracerProvider | None = None
 _processors: Final[list[BatchProcessor]] = []
 _configured = False
