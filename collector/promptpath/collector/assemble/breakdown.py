@@ -55,7 +55,10 @@ class Painted:
 
 @dataclass
 class _Entries:
-    """Claims to time: a node counts from start to end (ns from the prompt's start) with a rank among its rivals."""
+    """Claims to time: a node counts from start to end (ns from the prompt's start).
+
+    depth, until, since: what ranks it among its rivals, the last two not clipped to the window. lost: 0 or 1.
+    """
 
     node: Ints
     prompt: Ints
@@ -63,6 +66,7 @@ class _Entries:
     end: Ints
     depth: Ints
     until: Ints
+    since: Ints
     lost: Ints
 
 
@@ -95,12 +99,10 @@ def paint(nodes: Nodes, tree: Tree, axis: Axis, attempts: Attempts, prompts: Pro
 
 def _until(nodes: Nodes, tree: Tree, prompts: Prompts, start: Ints, end: Ints) -> Ints:
     """Until when each node counts before the first token; shape (n,), ns from the prompt's start."""
-    delivered = nodes.first != NO_NS
+    delivered = (nodes.first != NO_NS) & (prompts.of != NONE)
     until = np.where(delivered, np.minimum(start + nodes.first, end), end)
     limit = np.where(delivered, until, np.iinfo(np.int64).max)
-    root = tree.prompt == np.arange(len(nodes))
     for level in tree.levels[1:]:
-        level = level[(tree.prompt[level] != NONE) & ~root[level]]
         above = limit[tree.parent[level]]
         limit[level] = np.minimum(limit[level], above)
         until[level] = np.minimum(until[level], above)
@@ -136,9 +138,6 @@ def _entries(
     token = np.maximum(tokens.ttft, 0)[prompt]
     claimed_from = np.maximum(begins, np.where(before, 0, token))
     claimed_to = np.minimum(ends, np.where(before, token, tokens.end[prompt]))
-    # A root whose tokens were seen further in counts until they were.
-    is_root = np.concatenate((early, yes * NONE, late, yes * NONE)) == prompts.root[prompt]
-    claimed_to = np.where(is_root & before, token, claimed_to)
     kept = claimed_from < claimed_to
     return _Entries(
         node=node[kept],
@@ -147,6 +146,7 @@ def _entries(
         end=claimed_to[kept],
         depth=np.concatenate((tree.depth[early], attempts.pause_depth, tree.depth[late], attempts.pause_depth))[kept],
         until=ends[kept],
+        since=begins[kept],
         lost=np.concatenate((lost[early], yes, lost[late], yes))[kept],
     )
 
@@ -157,7 +157,7 @@ def _owners(entries: _Entries, prompt_end: Ints) -> tuple[Ints, Ints, Ints]:
     if size == 0:
         empty = np.empty(0, dtype=np.int64)
         return empty, empty, empty
-    order = np.lexsort((entries.node, entries.start, entries.until, entries.depth))
+    order = np.lexsort((entries.node, entries.since, entries.until, entries.depth))
     rank = np.empty(size, dtype=np.int64)
     rank[order] = np.arange(size)
     # One line for all prompts, end to end, so that one sort and one sweep serve the whole batch.

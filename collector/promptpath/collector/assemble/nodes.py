@@ -120,12 +120,11 @@ def load(table: pa.Table) -> Nodes:
 
 
 def _canonical_rows(trace: Ints, span: Ints, start: Ints, duration: Ints) -> Ints:
-    """Rows by trace, start, span id; of a span sent twice the longer one only."""
+    """Rows by trace and span id; of a span sent twice the longer one only."""
     order = np.lexsort((duration, start, span, trace))
     last = np.ones(len(order), dtype=np.bool_)
     last[:-1] = (trace[order][1:] != trace[order][:-1]) | (span[order][1:] != span[order][:-1])
-    kept = order[last]
-    return kept[np.lexsort((span[kept], start[kept], trace[kept]))].astype(np.int64)
+    return order[last].astype(np.int64)
 
 
 def _find(keys: Ints, wanted: Ints) -> Ints:

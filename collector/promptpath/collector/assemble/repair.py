@@ -89,6 +89,7 @@ def _calls_around(nodes: Nodes, child: Ints, process: Ints | None) -> tuple[Ints
     if len(child) == 0:
         return empty, empty
     calls = np.flatnonzero(IS_CALLER[nodes.stage] & ~_has_inner_call(nodes)).astype(np.int64)
+    calls = calls[calls < nodes.spans]
     begin = np.searchsorted(nodes.trace[calls], nodes.trace[child])
     count = np.searchsorted(nodes.trace[calls], nodes.trace[child], side="right") - begin
     found: list[Ints] = []

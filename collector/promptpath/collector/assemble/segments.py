@@ -50,11 +50,12 @@ def _idle(tree: Tree, prompts: Prompts, tokens: FirstTokens, painted: Painted) -
     member = np.sort(prompts.order[(stage > 0) & (stage != STAGE_CODE[Stage.LOAD])])
     rank = np.full(len(tree.stage), -1, dtype=np.int64)
     rank[member] = np.arange(len(member))
-    # What a node owned, in time order; a pause between attempts may lie outside of the node that waited, which is no
-    # harm: pieces that end before they start are dropped below.
-    owned = np.lexsort((painted.start, rank[painted.node]))
+    # What each member owned, in time order. (A pause between attempts may be a node's without being within it, or be
+    # that of a node without a stage; pieces that end before they start are dropped below.)
+    mine = np.flatnonzero(rank[painted.node] >= 0)
+    owned = mine[np.lexsort((painted.start[mine], rank[painted.node[mine]]))]
     owner = rank[painted.node[owned]]
-    count = np.bincount(owner, minlength=len(member)) if len(owner) else np.zeros(len(member), dtype=np.int64)
+    count = np.bincount(owner, minlength=len(member))
     last = np.cumsum(count + 1) - 1
     first = last - count
     at = np.arange(len(owned)) + owner

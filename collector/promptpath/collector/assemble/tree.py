@@ -54,7 +54,7 @@ def build(nodes: Nodes) -> Tree:
     """The tree of `nodes`, siblings nested and orphans placed."""
     parent, nested = nest_siblings(nodes)
     parent, placed = place_orphans(nodes, parent)
-    parent = _cut_cycles(parent)
+    parent = _cut_cycles(nodes, parent)
     levels = levels_of(parent)
     prompt = _prompts(nodes, parent, levels)
     parent, adopted = _adopt(nodes, parent, prompt)
@@ -95,10 +95,12 @@ def levels_of(parent: Ints) -> list[Ints]:
     return levels
 
 
-def _cut_cycles(parent: Ints) -> Ints:
-    """Parents without cycles: each cycle loses the parent of its first node in canonical order, its earliest."""
+def _cut_cycles(nodes: Nodes, parent: Ints) -> Ints:
+    """Parents without cycles: each cycle loses the parent of its earliest node."""
     jump = np.where(parent == NONE, np.arange(len(parent)), parent)
-    lowest = np.arange(len(parent), dtype=np.int64)
+    by_start = np.lexsort((np.arange(len(parent)), nodes.start))
+    lowest = np.empty(len(parent), dtype=np.int64)
+    lowest[by_start] = np.arange(len(parent))
     # Each round doubles the steps climbed; with as many steps as nodes everyone stands on a root or on a cycle.
     for _ in range(len(parent).bit_length()):
         lowest = np.minimum(lowest, lowest[jump])
@@ -107,7 +109,7 @@ def _cut_cycles(parent: Ints) -> Ints:
     if len(on_cycle) == 0:
         return parent
     parent = parent.copy()
-    parent[np.unique(lowest[on_cycle])] = NONE
+    parent[by_start[np.unique(lowest[on_cycle])]] = NONE
     return parent
 
 
