@@ -1,6 +1,7 @@
 """The body of an answer as it comes in, for httpx and httpx2: watched, never changed.
 
-Both libraries want a body to be an instance of their own stream classes, so there is a pair of wrappers for each of them.
+Both libraries want a body to be an instance of their own stream classes, so there is a pair of wrappers for each of
+them.
 """
 
 from __future__ import annotations

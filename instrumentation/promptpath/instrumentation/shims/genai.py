@@ -1,6 +1,7 @@
 """`gen_ai.*` attributes out of the JSON bodies of requests and answers. No content of a prompt is ever read out.
 
-The spellings of OpenAI's chat completions, completions, embeddings and responses, and of Anthropic's messages, are known.
+The spellings of OpenAI's chat completions, completions, embeddings and responses, and of Anthropic's messages, are
+known.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def choices(body: Mapping[str, Any]) -> int:
 
 
 def request_attributes_of_bytes(raw: bytes) -> dict[str, AttributeValue]:
-    """As `request_attributes`, from a body as it came; empty if it is no JSON object. Long bodies are searched, not parsed."""
+    """As `request_attributes`, from a body as it came; empty if that is no JSON object. A long one is only searched."""
     if len(raw) > MAX_PARSED_BYTES:
         found: dict[str, AttributeValue] = {}
         model = _MODEL.search(raw)

@@ -1,11 +1,13 @@
 """Tells, from the bytes of a server-sent event stream as they pass, which of them deliver content.
 
-Content is text, reasoning, a refusal, or (part of) a tool call. A frame that names a role, carries usage or metadata, pings,
-or ends the stream delivers nothing. Read are the streams of OpenAI's chat completions, completions and responses, Anthropic's
-messages, and TGI's `generate_stream`. No JSON is parsed while the stream runs (unless several choices must be told apart):
-a few searches over the bytes decide, and what is wanted at the end (usage, model, finish reasons) is parsed then.
+Content is text, reasoning, a refusal, or (part of) a tool call. A frame that names a role, carries usage or metadata,
+pings, or ends the stream delivers nothing. Read are the streams of OpenAI's chat completions, completions and
+responses, Anthropic's messages, and TGI's `generate_stream`. No JSON is parsed while the stream runs (unless several
+choices must be told apart): a few searches over the bytes decide, and what is wanted at the end (usage, model, finish
+reasons) is parsed then.
 
-Quotes inside JSON strings are escaped, so that a key in quotes found by these searches is a key and never the model's words.
+Quotes inside JSON strings are escaped, so that a key in quotes found by these searches is a key and never the model's
+words.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class RequestState:
         disconnected: the client has gone.
         body_read: its body has been read to the end.
         handler_entered: the endpoint that answers it has been entered.
-        closes: somebody calls `close` at the end of the answer; stages are recorded then, which costs the request nothing.
+        closes: `close` is called at the end of the answer; stages are recorded then, at no cost to the request.
         at_end: called once when the answer has been sent, or given up.
     """
 
@@ -98,7 +98,7 @@ class RequestState:
         end_mono_ns: int,
         attributes: Mapping[str, AttributeValue] | None = None,
     ) -> None:
-        """A stage of this request is over. Recorded below its span: at the end of the answer if there is one, else now."""
+        """A stage is over. It is recorded below the span: at the end of the answer if that will be said, else now."""
         self._stages.append((name, stage, scope, start_mono_ns, end_mono_ns, attributes))
         if not self.closes:
             self._record()

@@ -18,7 +18,7 @@ _LENGTH: Final = 104
 
 
 def attributes(network_stream: Any) -> dict[str, AttributeValue]:
-    """Peer address and port, and `promptpath.tcp.rtt_us`, of an httpcore network stream; what is not known is left out."""
+    """Peer address and port, and `promptpath.tcp.rtt_us`, of an httpcore network stream, as far as they are known."""
     found: dict[str, AttributeValue] = {}
     peer = network_stream.get_extra_info("server_addr")
     if isinstance(peer, tuple) and len(peer) >= 2:

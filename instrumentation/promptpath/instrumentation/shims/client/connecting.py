@@ -1,7 +1,8 @@
 """What opening a connection took: name resolution told apart from the TCP handshake, and TLS.
 
-httpcore tells through its `trace` extension when connecting begins and ends; within that, the resolver is timed. Sync code
-resolves with `socket.getaddrinfo`, async code with anyio's, on the same thread or task, so a context variable ties them.
+httpcore tells through its `trace` extension when connecting begins and ends; within that, the resolver is timed. Sync
+code resolves with `socket.getaddrinfo`, async code with anyio's, on the same thread or task, so a context variable
+ties them.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """httpx and httpx2 (and with them openai, anthropic and others): calls from one hop to the next, on the wire.
 
-A POST to an inference path becomes a CLIENT span with the stage `call`: opened before a connection is looked for, ended with
-the answer's last byte. `dns`, `tcp` and `tls` lie below it where a connection is opened. Tokens are marked as the bytes that
-hold them come in. Each attempt is a call of its own. The trace context is sent along, with any other request too; a
-`traceparent` that is there already is never replaced. Where another instrumentation covers the call and has set it,
-its span becomes the `call` and ours, without a stage, lies inside it and holds the token gaps.
+A POST to an inference path becomes a CLIENT span with the stage `call`: opened before a connection is looked for,
+ended with the answer's last byte. `dns`, `tcp` and `tls` lie below it where a connection is opened. Tokens are marked
+as the bytes that hold them come in. Each attempt is a call of its own. The trace context is sent along, with any
+other request too; a `traceparent` that is there already is never replaced. Where another instrumentation covers the
+call and has set it, its span becomes the `call` and ours, without a stage, lies inside it and holds the token gaps.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from importlib.util import find_spec
 from time import monotonic_ns
 from typing import Any, ClassVar, Final
 
@@ -32,7 +33,7 @@ from promptpath.instrumentation.shims.router import attempts
 from promptpath.instrumentation.wrapping import unwrap_all, wrap
 from promptpath.semconv import Abort, Stage
 
-#: What we put into a request's headers is remembered in its extensions, so that a request sent again gets its own context.
+#: What we put into a request's headers is remembered in its extensions: a request sent again gets a context of its own.
 _SENT: Final = "promptpath.traceparent"
 _TRACEPARENT: Final = "traceparent"
 _MODEL: Final = semconv.GEN_AI_REQUEST_MODEL
@@ -44,7 +45,9 @@ class HttpxInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     library: ClassVar[tuple[str, ...]] = ("httpx", "httpx2")
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        return ()
+        # Either is enough, which the base class cannot say: asked for is what there is.
+        there = [text for text in ("httpx >= 0.23", "httpx2 >= 2.0") if find_spec(text.split()[0]) is not None]
+        return there or ("httpx >= 0.23",)
 
     def _instrument(self, **kwargs: Any) -> None:
         for library in ("httpx", "httpx2"):

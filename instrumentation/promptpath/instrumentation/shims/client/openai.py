@@ -1,10 +1,10 @@
 """The `openai` client, 1.x to 3.x: the prompt as the program that makes it sees it.
 
-`create` and `parse` of chat completions, completions, responses and embeddings become a CLIENT span with the stage `client`. Its
-clock starts before anything of the request is done. Each chunk with content is marked before the caller has it; the span ends
-with the last byte, when the stream is closed, or with the error. What the program gets is what it would get without: the same
-objects of the same types, as lazy as before. With `with_raw_response` and `with_streaming_response` tokens are marked as their
-bytes are read.
+`create` and `parse` of chat completions, completions, responses and embeddings become a CLIENT span with the stage
+`client`. Its clock starts before anything of the request is done. Each chunk with content is marked before the caller
+has it; the span ends with the last byte, when the stream is closed, or with the error. What the program gets is what
+it would get without: the same objects of the same types, as lazy as before. With `with_raw_response` and
+`with_streaming_response` tokens are marked as their bytes are read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from contextvars import ContextVar
+from importlib.util import find_spec
+from pathlib import Path
 from time import monotonic_ns
 from typing import Any, ClassVar, Final
 
@@ -31,15 +33,16 @@ from promptpath.semconv import Abort, Stage
 
 SCOPE: Final = "promptpath.openai"
 
+_Methods = tuple[tuple[str, str, tuple[str, ...], str], ...]
+
+_CHAT: Final = "openai.resources.chat.completions"
+_BETA: Final = "openai.resources.beta.chat.completions"
 #: Module, class, methods, `gen_ai.operation.name`. Classes named `Async...` are awaited.
-_METHODS: Final = (
-    ("openai.resources.chat.completions.completions", "Completions", ("create", "parse"), "chat"),
+_METHODS: Final[_Methods] = (
+    (f"{_CHAT}.completions", "Completions", ("create", "parse"), "chat"),
     ("openai.resources.completions", "Completions", ("create",), "text_completion"),
     ("openai.resources.responses.responses", "Responses", ("create", "parse"), "chat"),
     ("openai.resources.embeddings", "Embeddings", ("create",), "embeddings"),
-    # 1.x
-    ("openai.resources.beta.chat.completions", "Completions", ("parse",), "chat"),
-    ("openai.resources.chat.completions", "Completions", ("create",), "chat"),
 )
 
 #: Set while a call of ours runs, so that a method that calls another of these makes no second span.
@@ -55,13 +58,26 @@ class OpenAiInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         return ("openai >= 1.0",)
 
     def _instrument(self, **kwargs: Any) -> None:
-        for module, owner, methods, operation in _METHODS:
+        for module, owner, methods, operation in _methods():
             for method in methods:
                 wrap(module, f"{owner}.{method}", _Method(operation).call)
                 wrap(module, f"Async{owner}.{method}", _Method(operation).call_async)
 
     def _uninstrument(self, **kwargs: Any) -> None:
         unwrap_all()
+
+
+def _methods() -> _Methods:
+    """What there is to be wrapped in the release that is installed, told by its files: nothing is imported for it."""
+    found = find_spec("openai")
+    methods = _METHODS
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        resources = Path(folder) / "resources"
+        if not (resources / "chat" / "completions").is_dir():  # a module, up to 1.60
+            methods = ((_CHAT, "Completions", ("create",), "chat"), *methods[1:])
+        if (resources / "beta" / "chat" / "completions.py").is_file():  # where `parse` began, in 1.x
+            methods = (*methods, (_BETA, "Completions", ("parse",), "chat"))
+    return methods
 
 
 class _Method:

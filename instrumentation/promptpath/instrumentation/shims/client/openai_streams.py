@@ -224,7 +224,7 @@ def _tokens(choice: Any) -> int:
 
 
 def answer_attributes(answer: Any) -> dict[str, AttributeValue]:
-    """Model, id, finish reasons and usage of a whole answer (or of a first chunk, or None), as the client's objects hold them."""
+    """Model, id, finish reasons and usage in an object of the client's: a whole answer, a first chunk, or None."""
     found: dict[str, AttributeValue] = {}
     for name, key in (("model", semconv.GEN_AI_RESPONSE_MODEL), ("id", semconv.GEN_AI_RESPONSE_ID)):
         value = getattr(answer, name, None)

@@ -1,7 +1,8 @@
 """What a continuous batching engine does with its requests, followed from outside, step by step.
 
-Such an engine tells how many requests a step worked on, not which. But it serves prompts in the order they came, so: of those
-that a step worked on, what did not give a request its next token were prompts, and they were the oldest without a first token.
+Such an engine tells how many requests a step worked on, not which. But it serves prompts in the order they came, so:
+of those that a step worked on, what did not give a request its next token were prompts, and they were the oldest
+without a first token.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class Batch(Generic[_R]):
         Args:
             start_ns, end_ns: the step, monotonic [ns].
             worked_on: how many requests it worked on, as the engine says.
-            progress: for each request that got tokens in it: the request, how many tokens, and when the (last) token was
-                computed [ns], 0 if the engine does not say.
+            progress: each request that got tokens in it, how many, and when the last of them was computed [ns], 0 if
+                the engine does not say.
         """
         decoding = sum(1 for request, _, _ in progress if request.first_token_ns)
         prompts = worked_on - decoding

@@ -13,7 +13,7 @@ from promptpath.instrumentation.safety import guard
 
 
 class EngineMeter:
-    """Keeps the last values of each engine; they are read when metrics are exported, so that a step costs next to nothing.
+    """Keeps the last values of each engine, to be read when metrics are exported: a step costs next to nothing.
 
     Args:
         scope: the engine shim's instrumentation scope.

@@ -4,13 +4,14 @@ The request is the server span in whose context `add_request` is called. Stages 
 
 - `parse` (the chat template) and `tokenize`, timed;
 - `queue`: from `add_request` to the start of the first step that works on the request;
-- `prefill`: from there to the first token computed, by the pipeline's own clock for tokens (the same monotonic clock);
+- `prefill`: from there to the first token computed, by the pipeline's own clock for tokens (the same monotonic
+  clock);
 - `decode`: first to last token computed, with each token's time from the same source;
-- `detokenize`: first token computed until `Tokenizer.decode` has given its text; that includes handing the token over to the
-  thread or event loop that decodes it. What follows (`stream`) is the ASGI shim's.
+- `detokenize`: first token computed until `Tokenizer.decode` has given its text; that includes handing the token over
+  to the thread or event loop that decodes it. What follows (`stream`) is the ASGI shim's.
 
-A pipeline's steps become metrics `promptpath.engine.*`. `step` keeps Python's interpreter lock, so that nothing else of the
-process runs during a step; what waits for that shows in the stage that waits.
+A pipeline's steps become metrics `promptpath.engine.*`. `step` keeps Python's interpreter lock, so that nothing else
+of the process runs during a step; what waits for that shows in the stage that waits.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class _Request(Tracked):
         self._describe(span)
 
     def _read_pipelines_clock(self) -> None:
-        """Replace the times seen from outside (ends of steps) by the pipeline's own, which it gives for complete answers."""
+        """Replace times seen from outside (ends of steps) by the pipeline's own, given for complete answers."""
         handle = self.handle() if self.handle is not None else None
         if handle is None or not self.first_token_ns or not self.complete:
             return

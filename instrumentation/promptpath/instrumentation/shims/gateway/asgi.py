@@ -4,9 +4,10 @@ Starlette's applications (FastAPI's are such) are wrapped where they are called.
 
     app = AsgiMiddleware(app)
 
-Requests on inference paths get a SERVER span whose stage is this process's role (`PROMPTPATH_ROLE`); others pass untouched.
-Where another instrumentation has a SERVER span for the request already (FastAPI's own, OpenTelemetry's), that span gets the
-stage and ours lies inside it as an INTERNAL span with the token gaps: no request has two SERVER spans.
+Requests on inference paths get a SERVER span whose stage is this process's role (`PROMPTPATH_ROLE`); others pass
+untouched. Where another instrumentation has a SERVER span for the request already (FastAPI's own, OpenTelemetry's),
+that span gets the stage and ours lies inside it as an INTERNAL span with the token gaps: no request has two SERVER
+spans.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ COVERED: Final = "promptpath.covered"
 
 
 def is_inference(scope: MutableMapping[str, Any]) -> bool:
-    """Whether this is an inference request that is not covered yet, and instrumentation is not suppressed. Never raises."""
+    """Whether this is an inference request, not covered yet, and not under suppressed instrumentation. Never raises."""
     try:
         return bool(
             scope["type"] == "http"

@@ -1,9 +1,9 @@
 """FastAPI: what a gateway checks before it passes a request on, as stages.
 
-Each dependency (`Depends`) of an endpoint on an inference path becomes a span named after it. One that authenticates, limits
-or applies a policy (told by its name, or because it is one of `fastapi.security`) has the stage `gateway` in any process;
-others belong to what the process is: `gateway`, `router`, and in an inference server `parse`. Also: Starlette's
-`AuthenticationMiddleware`, and slowapi's limiter. Entering the endpoint ends the server's `parse` span.
+Each dependency (`Depends`) of an endpoint on an inference path becomes a span named after it. One that authenticates,
+limits or applies a policy (told by its name, or because it is one of `fastapi.security`) has the stage `gateway` in
+any process; others belong to what the process is: `gateway`, `router`, and in an inference server `parse`. Also:
+Starlette's `AuthenticationMiddleware`, and slowapi's limiter. Entering the endpoint ends the server's `parse` span.
 """
 
 from __future__ import annotations

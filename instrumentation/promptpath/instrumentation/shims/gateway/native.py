@@ -1,8 +1,8 @@
 """FastAPI's own tracing (0.165 on), which begins by itself wherever a tracer provider is set.
 
-Where the provider is the one that Promptpath set up, nobody has asked FastAPI for spans: for inference requests its tracing
-steps back (its metrics and logs do not), and the ASGI shim's SERVER span is the only one. Where the program has set the
-provider, or has told FastAPI to trace, FastAPI's spans stay and ours lie inside them.
+Where the provider is the one that Promptpath set up, nobody has asked FastAPI for spans: for inference requests its
+tracing steps back (its metrics and logs do not), and the ASGI shim's SERVER span is the only one. Where the program
+has set the provider, or has told FastAPI to trace, FastAPI's spans stay and ours lie inside them.
 """
 
 from __future__ import annotations

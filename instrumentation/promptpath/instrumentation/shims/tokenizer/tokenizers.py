@@ -1,7 +1,7 @@
 """Hugging Face `tokenizers`: turning text into ids, as a stage of the prompt or request in which it is done.
 
-Outside of a prompt or request nothing is recorded; inside, the first few calls become `tokenize` spans. Turning ids back into
-text is added up, and the first text after an engine's first token is noted.
+Outside of a prompt or request nothing is recorded; inside, the first few calls become `tokenize` spans. Turning ids
+back into text is added up, and the first text after an engine's first token is noted.
 """
 
 from __future__ import annotations
