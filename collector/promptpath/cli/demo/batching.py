@@ -74,6 +74,11 @@ class Generation:
             finally:  # it comes back for more when what it was given is on its way
                 self._owner.pace.done()
 
+    def stop(self) -> None:
+        """The answer is complete as it is: a stop string came. Close it then."""
+        self.handle.stop()
+        self._over = True
+
     def close(self) -> None:
         """Gives its place free. If the answer is not complete, nobody wants the rest: the model stops working on it."""
         if self._closed:

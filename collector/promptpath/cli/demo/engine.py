@@ -119,6 +119,8 @@ class _Answer:
                     yield piece
                 if self._stop.stopped:
                     self.finish_reason = "stop"
+                    if tokens.finish_reason is None:
+                        self._generation.stop()
                     return
         finally:
             self._generation.close()
