@@ -11,8 +11,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from promptpath.dashboard import data, messages
-from promptpath.dashboard.pages import overview, prompt, prompts
+from promptpath.dashboard import data, messages, state
+from promptpath.dashboard.views import overview, prompt, prompts
 from promptpath.storage import StorageError
 
 _ASSETS = Path(__file__).parent / "assets"
@@ -29,7 +29,8 @@ _STYLE = """
   .pp-facts dt { opacity: 0.65; flex: none; font-weight: 400; }
   .pp-facts dd { margin: 0 !important; overflow-wrap: anywhere; }
   .pp-facts dd code { font-size: 0.8rem; padding: 0; background: none; }
-  .pp-dot { display: inline-block; width: 0.65rem; height: 0.65rem; border-radius: 50%; }
+  .pp-facts .pp-wide { grid-column: span 2; }
+  .pp-dot { margin-right: 0.2rem; display: inline-block; width: 0.65rem; height: 0.65rem; border-radius: 50%; }
   [data-testid="stMetricLabel"] [data-testid="stTooltipIcon"] { opacity: 0.45; }
   .pp-sum { border-collapse: collapse; font-size: 0.86rem; font-variant-numeric: tabular-nums; width: 100%; }
   .pp-sum th, .pp-sum td { padding: 0.22rem 0.6rem; border: 0; text-align: left; }
@@ -74,6 +75,6 @@ _OVERVIEW = st.Page(_page(overview.page), title="Overview", icon=":material/moni
 _PROMPTS = st.Page(_page(prompts.page), title="Prompts", icon=":material/list:", url_path="prompts")
 _PROMPT = st.Page(_page(prompt.page), title="Prompt", icon=":material/waterfall_chart:", url_path="prompt")
 _HOME = st.Page(_home, title="Promptpath", url_path="home", default=True, visibility="hidden")
-st.session_state["_pages"] = {"overview": _OVERVIEW, "prompts": _PROMPTS, "prompt": _PROMPT}
+state.register({"overview": _OVERVIEW, "prompts": _PROMPTS, "prompt": _PROMPT})
 
 st.navigation([_HOME, _OVERVIEW, _PROMPTS, _PROMPT], position="top").run()

@@ -12,7 +12,8 @@ from promptpath.dashboard import format as fmt
 from promptpath.semconv import Status
 from promptpath.storage.queries.dashboard import Filters
 
-_LABELS = {**{name: label for name, (_, label) in state.RANGES.items()}, state.CUSTOM_RANGE: "From … to …"}
+_NAMES = ("range", "model", "service", "tenant", "status")
+_RANGES = (*state.RANGES, state.CUSTOM_RANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +41,13 @@ class Chosen:
 
 def bar() -> Chosen:
     """Draw the filters and say what they are. Reads the values that may be chosen, for the time range, from storage."""
+    state.arrive(*_NAMES)
     tz = fmt.zone(st.context.timezone)
     with st.container(horizontal=True, key="filters", vertical_alignment="bottom", gap="small"):
         name = st.selectbox(
             "Time",
-            list(_LABELS),
-            index=list(_LABELS).index(state.DEFAULT_RANGE),
-            format_func=lambda option: _LABELS[option],
+            _RANGES,
+            index=_RANGES.index(state.DEFAULT_RANGE),
             key="range",
             bind="query-params",
             width=170,
@@ -61,7 +62,7 @@ def bar() -> Chosen:
             data.refresh()
             st.rerun()
     filters = Filters(since_ns, until_ns, models, services, tenants, statuses)
-    return Chosen(filters, tz, name != state.CUSTOM_RANGE, _LABELS[name])
+    return Chosen(filters, tz, name != state.CUSTOM_RANGE, name)
 
 
 def _range(name: str, tz: tzinfo) -> tuple[int, int]:
@@ -85,7 +86,7 @@ def _range(name: str, tz: tzinfo) -> tuple[int, int]:
 
 def _pick(label: str, name: str, options: list[str]) -> tuple[str, ...]:
     """A filter by name, left out where there is nothing to choose between; what a link asks for is always kept."""
-    asked = st.query_params.get_all(name)
+    asked = st.query_params.get_all(name) or st.session_state.get(name, [])
     known = list(dict.fromkeys([option for option in options if option] + [value for value in asked if value]))
     if len(known) < 2 and not asked:
         return ()

@@ -73,8 +73,7 @@ def nothing_found(chosen: Chosen) -> None:
         with st.container(horizontal=True):
             wider = state.smallest_range_holding(newest_ns, now_ns)
             if wider is not None and not chosen.filters.since_ns <= newest_ns < chosen.filters.until_ns:
-                label = state.RANGES[wider][1].lower()
-                st.button(f"Show the {label}", on_click=_set, args=("range", wider), key="widen", type="primary")
+                st.button(f"Show the {wider}", on_click=_set, args=("range", wider), key="widen", type="primary")
             if chosen.narrowed:
                 st.button("Clear the filters", on_click=_clear, key="clear-filters")
 

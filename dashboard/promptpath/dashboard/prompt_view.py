@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from promptpath.semconv import Part, Stage
+from promptpath.semconv import HOST_ID, HOST_NAME, Part, Stage
 
 Prompt = Mapping[str, Any]
 Span = Mapping[str, Any]
@@ -175,17 +175,23 @@ class Hop:
     host: str
 
 
-def hops(prompt: Prompt) -> list[Hop]:
-    """The hops in the order the prompt passed them."""
+def hops(prompt: Prompt, spans: Sequence[Span] = ()) -> list[Hop]:
+    """The hops in the order the prompt passed them. A host goes by the name that its spans give it, else by its id."""
     names = [str(name) for name in prompt["hops"]]
-    hosts = [str(host) for host in prompt["hosts"]]
+    named = _host_names(spans)
+    hosts = [named.get(str(host), str(host)) for host in prompt["hosts"]]
     hosts += [""] * (len(names) - len(hosts))
     return [Hop(name, host) for name, host in zip(names, hosts, strict=False)]
 
 
-def attribute(span: Span, key: str) -> str:
-    """A span's attribute as stored, "" where it is missing."""
-    attributes = span.get("SpanAttributes") or {}
+def _host_names(spans: Sequence[Span]) -> dict[str, str]:
+    said = ((attribute(span, key, "ResourceAttributes") for key in (HOST_ID, HOST_NAME)) for span in spans)
+    return {host_id: name for host_id, name in said if host_id and name}
+
+
+def attribute(span: Span, key: str, of: str = "SpanAttributes") -> str:
+    """An attribute of a span (or of its resource: `of="ResourceAttributes"`) as stored, "" where it is missing."""
+    attributes = span.get(of) or {}
     if isinstance(attributes, Mapping):
         return str(attributes.get(key, ""))
     # Arrow gives a map as a list of pairs.

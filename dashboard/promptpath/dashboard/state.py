@@ -7,26 +7,27 @@ are kept here instead, because a link has to mean the same moment in every time 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import streamlit as st
 
 from promptpath.dashboard import format as fmt
 from promptpath.storage.queries.dashboard import Filters
 
-#: Relative ranges by their name in the URL: seconds and label.
-RANGES: Final[dict[str, tuple[int, str]]] = {
-    "5m": (300, "Last 5 minutes"),
-    "15m": (900, "Last 15 minutes"),
-    "1h": (3_600, "Last hour"),
-    "6h": (21_600, "Last 6 hours"),
-    "24h": (86_400, "Last 24 hours"),
-    "7d": (604_800, "Last 7 days"),
-    "30d": (2_592_000, "Last 30 days"),
+#: Relative ranges in seconds. The names are what people read, in the page and in the URL alike.
+RANGES: Final[dict[str, int]] = {
+    "last 5 min": 300,
+    "last 15 min": 900,
+    "last hour": 3_600,
+    "last 6 hours": 21_600,
+    "last 24 hours": 86_400,
+    "last 7 days": 604_800,
+    "last 30 days": 2_592_000,
 }
-DEFAULT_RANGE: Final = "1h"
-CUSTOM_RANGE: Final = "custom"
+DEFAULT_RANGE: Final = "last hour"
+CUSTOM_RANGE: Final = "from … to …"
 
 #: A relative range ends on the next of these, so that queries within the same few seconds are the same query.
 _NOW_STEP_NS: Final = 5_000_000_000
@@ -35,7 +36,7 @@ _ENDS: Final = ("since", "until")
 
 def relative_range(name: str, now_ns: int) -> tuple[int, int]:
     """Start and end of a relative range in Unix ns; the default range for a name that is none."""
-    seconds, _ = RANGES.get(name, RANGES[DEFAULT_RANGE])
+    seconds = RANGES.get(name, RANGES[DEFAULT_RANGE])
     until_ns = -(-now_ns // _NOW_STEP_NS) * _NOW_STEP_NS
     return until_ns - seconds * 1_000_000_000, until_ns
 
@@ -73,10 +74,16 @@ def absolute_range() -> tuple[int, int] | None:
 
 def keep_absolute_range(since_ns: int, until_ns: int) -> None:
     """Write an absolute range to the URL and the session."""
+    hold_absolute_range(since_ns, until_ns)
     for name, ns in zip(_ENDS, (since_ns, until_ns), strict=True):
-        st.session_state[f"_{name}_ns"] = ns
         if st.query_params.get(name) != to_url(ns):
             st.query_params[name] = to_url(ns)
+
+
+def hold_absolute_range(since_ns: int, until_ns: int) -> None:
+    """Have the session know an absolute range, for the page that is shown next."""
+    for name, ns in zip(_ENDS, (since_ns, until_ns), strict=True):
+        st.session_state[f"_{name}_ns"] = ns
 
 
 def drop_absolute_range() -> None:
@@ -86,13 +93,35 @@ def drop_absolute_range() -> None:
             del st.query_params[name]
 
 
-def link(**parameters: Any) -> dict[str, Any]:
-    """Query parameters for another page: the shared filters as they are, then `parameters`; empty ones left out."""
-    shared: dict[str, Any] = {
-        name: st.query_params.get_all(name) for name in ("range", *_ENDS, "model", "service", "tenant", "status")
-    }
-    shared.update(parameters)
-    return {name: value for name, value in shared.items() if value not in (None, "", [], ())}
+def register(pages: Mapping[str, Any]) -> None:
+    """First thing in a run: say which pages there are, by name, for `go`."""
+    st.session_state["_pages"] = dict(pages)
+    st.session_state["_bound"] = set()
+
+
+def page(name: str) -> Any:
+    """A page by name, for a link to it."""
+    return st.session_state["_pages"][name]
+
+
+def arrive(*names: str) -> None:
+    """Before the widgets that are bound to these query parameters: give them what `go` said."""
+    st.session_state["_bound"].update(names)
+    arriving = st.session_state.get("_arriving", {})
+    for name in names:
+        if name in arriving:
+            st.session_state[name] = arriving.pop(name)
+
+
+def go(name: str, **values: Any) -> NoReturn:
+    """Lead to a page with some of its widgets set. Filters that are not named stay as they are.
+
+    Streamlit lets nobody write a query parameter while a widget is bound to it: those values wait for `arrive`.
+    """
+    bound = st.session_state["_bound"]
+    st.session_state["_arriving"] = {key: value for key, value in values.items() if key in bound}
+    parameters = {key: str(value) for key, value in values.items() if key not in bound}
+    st.switch_page(page(name), query_params=parameters)
 
 
 def now_ns() -> int:
@@ -118,7 +147,7 @@ def offset_s(at_ns: int) -> int:
 
 def step_for(filters: Filters, most: int) -> int:
     """Length of a bucket in ns: the shortest round one that cuts the range into at most `most`."""
-    for seconds in (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400):
+    for seconds in (5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400):
         if filters.span_ns <= seconds * 1_000_000_000 * most:
             return seconds * 1_000_000_000
     days = -(-filters.span_ns // (86_400_000_000_000 * most))

@@ -83,7 +83,7 @@ def build(prompt: Prompt, spans: Sequence[Span]) -> Waterfall:
         children.setdefault(above[span_id], []).append(span_id)
     order = _depth_first(children, starts, ends)
     kept, hidden = _fit(order, pieces, above)
-    hosts = {hop.name: hop.host for hop in hops(prompt)}
+    hosts = {hop.name: hop.host for hop in hops(prompt, spans)}
 
     rows: list[Row] = []
     drawn: list[Piece] = []

@@ -9,6 +9,8 @@ from typing import Any, Final
 import altair as alt
 import pandas as pd
 
+#: Room for the labels of a y axis, so that charts above each other share their time axis. Pixels.
+Y_EXTENT: Final = 48
 #: About the most marks that one chart sends to the browser.
 POINTS_MAX: Final = 2_000
 
@@ -111,7 +113,8 @@ def _time_pattern(ticks: Sequence[int]) -> str:
 
 def value_axis(field: str, unit: str) -> alt.Y:
     """A y axis from zero on, its labels with the unit (none where that is empty)."""
-    axis = alt.Axis(title=None, tickCount=5, labelExpr=f"datum.label + ' {unit}'" if unit else "datum.label")
+    label = f"datum.label + ' {unit}'" if unit else "datum.label"
+    axis = alt.Axis(title=None, tickCount=5, labelExpr=label, minExtent=Y_EXTENT)
     return alt.Y(f"{field}:Q", scale=alt.Scale(zero=True, nice=True), axis=axis)
 
 
@@ -165,7 +168,7 @@ def color_by(field: str, colors: Mapping[str, str], *, legend: bool = True, symb
 def finish(chart: Chart, *, height: int) -> Chart:
     """The look that all charts have: no frame, quiet grid, a fixed height, as wide as its place."""
     return (
-        chart.properties(height=height)
+        chart.properties(height=height, padding={"left": 2, "top": 4, "right": 6, "bottom": 2})
         .configure_view(strokeWidth=0)
         .configure_axis(
             gridOpacity=0.5, domainOpacity=0.6, labelFontSize=11, titleFontSize=11, titleFontWeight="normal"

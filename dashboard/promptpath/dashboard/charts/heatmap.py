@@ -50,14 +50,26 @@ def ttft(
             y=alt.Y(
                 "low:Q",
                 scale=alt.Scale(type="log", nice=False),
-                axis=alt.Axis(title=None, grid=False, values=_ticks(cells), labelExpr=f"datum.label + ' {unit}'"),
+                axis=alt.Axis(
+                    title=None,
+                    grid=False,
+                    values=_ticks(cells),
+                    labelExpr=f"datum.label + ' {unit}'",
+                    minExtent=base.Y_EXTENT,
+                ),
             ),
             y2="high:Q",
             color=alt.Color(
                 "prompts:Q",
                 scale=alt.Scale(type="sqrt", range=list(ink.heat)),
                 legend=alt.Legend(
-                    orient="top", title="prompts", titleOrient="left", gradientLength=140, tickCount=3, format="d"
+                    orient="top",
+                    title="prompts",
+                    titleOrient="left",
+                    gradientLength=140,
+                    tickCount=3,
+                    tickMinStep=1,
+                    format="d",
                 ),
             ),
             tooltip=[

@@ -19,7 +19,7 @@ def rates(
     fields: Mapping[str, str],
     *,
     ink: Ink,
-    height: int = 200,
+    height: int = 220,
 ) -> base.Chart:
     """Events a second as lines.
 
@@ -55,7 +55,7 @@ def rates(
     return base.finish(base.hover_bands(bands, buckets, tooltip, ink.line) + line, height=height)
 
 
-def statuses(rows: Sequence[base.Row], buckets: base.Buckets, *, ink: Ink, height: int = 200) -> base.Chart:
+def statuses(rows: Sequence[base.Row], buckets: base.Buckets, *, ink: Ink, height: int = 220) -> base.Chart:
     """How prompts ended, stacked counts per bucket. `rows`: `bucket`, `status`, `prompts`."""
     seen = {str(row["status"]) for row in rows}
     order = [status for status in STATUSES if status in seen] + sorted(seen - set(STATUSES))

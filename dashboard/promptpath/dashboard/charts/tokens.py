@@ -37,6 +37,7 @@ def timeline(tokens: TokenTimeline, *, end_ns: int, ink: Ink, height: int = 190)
         axis=alt.Axis(title=None, grid=False, tickCount=9, labelExpr=f"datum.label + ' {x_unit}'"),
     )
     y = base.value_axis("gap", unit)
+    colors = {NORMAL: TOKEN_COLOR, **({STALL: STALL_COLOR} if tokens.stalls else {})}
     stems = (
         alt.Chart(data)
         .mark_rule(strokeWidth=max(1.0, min(4.0, 600 / max(len(rows), 1))))
@@ -44,7 +45,7 @@ def timeline(tokens: TokenTimeline, *, end_ns: int, ink: Ink, height: int = 190)
             x=x,
             y=y,
             y2="zero:Q",
-            color=base.color_by("kind", {NORMAL: TOKEN_COLOR, STALL: STALL_COLOR}),
+            color=base.color_by("kind", colors),
             tooltip=[
                 alt.Tooltip("came:N", title="came at"),
                 alt.Tooltip("waited:N", title="gap before it"),
@@ -54,22 +55,9 @@ def timeline(tokens: TokenTimeline, *, end_ns: int, ink: Ink, height: int = 190)
         )
     )
     layers = [stems]
-    guides = base.frame(
-        [
-            {"gap": tokens.median_us * 1000 / divisor, "text": f"median {fmt.duration(tokens.median_us * 1000)}"},
-            {
-                "gap": tokens.threshold_us * 1000 / divisor,
-                "text": f"stall over {fmt.duration(tokens.threshold_us * 1000)}",
-            },
-        ][: 2 if tokens.stalls else 1],
-        ["gap", "text"],
-    )
-    layers.append(alt.Chart(guides).mark_rule(color=ink.muted, strokeDash=[4, 3]).encode(y=y))
-    layers.append(
-        alt.Chart(guides)
-        .mark_text(color=ink.muted, align="right", baseline="bottom", dy=-2, dx=-4, fontSize=11)
-        .encode(x=alt.value("width"), y=y, text="text:N")
-    )
+    layers += _guide(tokens.median_us, "median", divisor, y, ink, left=True)
+    if tokens.stalls:
+        layers += _guide(tokens.threshold_us, "stall over", divisor, y, ink, left=False)
     worst = sorted((row for row in rows if row["kind"] == STALL), key=lambda row: -float(str(row["gap"])))[:_LABELLED]
     if worst:
         layers.append(
@@ -81,6 +69,16 @@ def timeline(tokens: TokenTimeline, *, end_ns: int, ink: Ink, height: int = 190)
         first = base.frame([{"at": tokens.first_ns / x_divisor, "text": "first token"}], ["at", "text"])
         layers.append(alt.Chart(first).mark_rule(color=ink.text, strokeDash=[4, 3], strokeWidth=1.2).encode(x=x))
     return base.finish(alt.layer(*layers), height=height)
+
+
+def _guide(us: float, name: str, divisor: int, y: alt.Y, ink: Ink, *, left: bool) -> list[base.Chart]:
+    """A dashed line across the chart at a gap's length, named at one of its ends."""
+    data = base.frame([{"gap": us * 1000 / divisor, "text": f"{name} {fmt.duration(us * 1000)}"}], ["gap", "text"])
+    line = alt.Chart(data).mark_rule(color=ink.muted, strokeDash=[4, 3]).encode(y=y)
+    text = alt.Chart(data).mark_text(
+        color=ink.muted, align="left" if left else "right", baseline="bottom", dx=4 if left else -4, dy=-2, fontSize=11
+    )
+    return [line, text.encode(x=alt.value(0 if left else "width"), y=y, text="text:N")]
 
 
 def reduce(deliveries: tuple[Delivery, ...], most: int) -> tuple[Delivery, ...]:

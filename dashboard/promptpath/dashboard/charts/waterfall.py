@@ -86,7 +86,7 @@ def chart(
         name="zoom",
         bind="scales",
         encodings=["x"],
-        zoom="wheel[event.ctrlKey || event.metaKey]!",
+        zoom="wheel![event.ctrlKey || event.metaKey]",
         clear="dblclick",
     )
     bars = (
@@ -133,8 +133,8 @@ def chart(
 
 def _row_axis(waterfall: Waterfall, row_height: int) -> alt.Y:
     """Rows named by their labels, indented by depth, where a hop begins in bold."""
-    indent = "\u2003"
-    labels = [indent * min(row.depth, 12) + row.label for row in waterfall.rows]
+    # The zero-width space keeps Vega from trimming the indent.
+    labels = ["\u200b" + "\u2003" * min(row.depth, 12) + row.label for row in waterfall.rows]
     headings = [position for position, row in enumerate(waterfall.rows) if row.heading]
     weight = alt.condition(f"indexof({headings}, datum.value) >= 0", alt.value("bold"), alt.value("normal"))
     return alt.Y(

@@ -12,6 +12,7 @@ from promptpath.dashboard import prompt_view
 from promptpath.dashboard.prompt_view import BreakdownRow, Hop, Prompt, Response, Term
 from promptpath.dashboard.theme import PART_COLOR, PART_HELP, status_color
 
+_WIDE = ' class="pp-wide"'
 _OPTIONAL = (
     ("tenant", "Tenant"),
     ("agent_name", "Agent"),
@@ -20,11 +21,14 @@ _OPTIONAL = (
 )
 
 
-def facts(prompt: Prompt, tz: tzinfo) -> str:
+def facts(prompt: Prompt, hops: Sequence[Hop], tz: tzinfo) -> str:
     """What the prompt is, as a list of terms, and the hops that it passed."""
     terms = _terms(prompt, tz)
-    cells = "".join(f"<div><dt>{escape(term)}</dt><dd>{value}</dd></div>" for term, value in terms.items())
-    return f'<dl class="pp-facts">{cells}</dl>{_hops(prompt_view.hops(prompt))}'
+    cells = "".join(
+        f"<div{_WIDE if term == 'Trace id' else ''}><dt>{escape(term)}</dt><dd>{value}</dd></div>"
+        for term, value in terms.items()
+    )
+    return f'<dl class="pp-facts">{cells}</dl>{_hops(hops)}'
 
 
 def _terms(prompt: Prompt, tz: tzinfo) -> dict[str, str]:

@@ -38,7 +38,8 @@ def rows_for(prompts: Sequence[Mapping[str, Any]], tz: tzinfo, now: datetime) ->
 
 def _row(prompt: Mapping[str, Any], tz: tzinfo, now: datetime) -> dict[str, Any]:
     started = datetime.fromtimestamp(prompt["start_ns"] / 1e9, UTC)
-    tokens = f"{fmt.count(prompt['input_tokens'])} → {fmt.count(prompt['output_tokens'])}"
+    counts = [prompt["input_tokens"], prompt["output_tokens"]]
+    tokens = " → ".join(fmt.count(count) for count in counts) if counts != [None, None] else fmt.MISSING
     return {
         "id": prompt["prompt_id"],
         "href": f"prompt?id={quote(prompt['prompt_id'])}",

@@ -28,6 +28,7 @@ _RAW_ROWS_MAX: Final = 200
 
 def page() -> None:
     """Draw the page."""
+    state.arrive("id")
     tz = fmt.zone(st.context.timezone)
     with st.container(horizontal=True, vertical_alignment="center", key="prompt-search"):
         st.title("Prompt", anchor=False, width="content")
@@ -57,7 +58,7 @@ def page() -> None:
 
 def _choose(tz: tzinfo) -> None:
     st.markdown("Paste an id above, or take one of the slowest of the last day:")
-    since_ns, until_ns = state.relative_range("24h", state.now_ns())
+    since_ns, until_ns = state.relative_range("last 24 hours", state.now_ns())
     rows = data.list_prompts(Filters(since_ns, until_ns), "ttft_ns", True, 10, 0)
     if not rows:
         st.info("No prompts in the last 24 hours. The Prompts page shows older ones.", icon=":material/info:")
@@ -73,7 +74,7 @@ def _unknown(asked: str) -> None:
             "- A prompt appears here a few seconds after its root span has ended.\n"
             "- `promptpath doctor` says whether spans arrive, `promptpath prompts` lists the newest prompts."
         )
-        st.page_link(st.session_state["_pages"]["prompts"], label="All prompts", icon=":material/list:")
+        st.page_link(state.page("prompts"), label="All prompts", icon=":material/list:")
 
 
 def _several(asked: str, found: Sequence[str], tz: tzinfo) -> None:
@@ -84,14 +85,14 @@ def _several(asked: str, found: Sequence[str], tz: tzinfo) -> None:
 
 def _open(prompt_id: str | None) -> None:
     if prompt_id:
-        st.switch_page(st.session_state["_pages"]["prompt"], query_params={"id": prompt_id})
+        state.go("prompt", id=prompt_id)
 
 
 def _show(prompt: dict[str, Any], tz: tzinfo) -> None:
     pen = ink(st.context.theme.type)
     spans = data.spans(prompt["trace_id"])
     with st.container(key="facts"):
-        st.html(prompt_html.facts(prompt, tz))
+        st.html(prompt_html.facts(prompt, prompt_view.hops(prompt, spans), tz))
     _figures(prompt)
     _waterfall(prompt, spans, pen)
     if prompt["ttft_ns"] is None:

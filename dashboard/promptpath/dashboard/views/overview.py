@@ -15,7 +15,7 @@ from promptpath.dashboard.theme import Ink, ink
 from promptpath.storage.queries import overview as queries
 from promptpath.storage.queries.dashboard import Filters
 
-_BUCKETS_MAX: Final = 100
+_BUCKETS_MAX: Final = 60
 _HEAT_BUCKETS_MAX: Final = 60
 
 
@@ -151,25 +151,14 @@ def _heat(shown: Filters, pen: Ink) -> None:
         )
     cells = picked.selection.get(heatmap.SELECTION) if picked else None
     if cells:
-        _open(cells[0], shown)
+        _open(cells[0])
 
 
-def _open(cell: dict[str, Any], shown: Filters) -> None:
+def _open(cell: dict[str, Any]) -> None:
     """Go to the prompts of one cell of the heat map."""
-    since_ns, until_ns = round(cell["start_ms"]) * 1_000_000, round(cell["end_ms"]) * 1_000_000
-    parameters = state.link(
-        range=state.CUSTOM_RANGE,
-        since=state.to_url(since_ns),
-        until=state.to_url(until_ns),
-        min_ttft=cell["low_ns"] / 1e6,
-        max_ttft=cell["high_ns"] / 1e6,
-        sort="ttft_ns",
-    )
-    st.switch_page(st.session_state["_pages"]["prompts"], query_params={k: _text(v) for k, v in parameters.items()})
-
-
-def _text(value: Any) -> Any:
-    return [str(item) for item in value] if isinstance(value, list) else str(value)
+    state.hold_absolute_range(round(cell["start_ms"]) * 1_000_000, round(cell["end_ms"]) * 1_000_000)
+    low_ms, high_ms = cell["low_ns"] / 1e6, cell["high_ns"] / 1e6
+    state.go("prompts", range=state.CUSTOM_RANGE, min_ttft=low_ms, max_ttft=high_ms, sort="TTFT", page=1)
 
 
 def _card(name: str, title: str, note: str, chart: base.Chart) -> None:
