@@ -17,7 +17,9 @@ of the process runs during a step; what waits for that shows in the stage that w
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection
+from functools import partial
 from time import monotonic_ns
 from typing import Any, ClassVar, Final
 
@@ -60,6 +62,7 @@ class OpenVinoGenAiInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         role.engine_is_gone(SCOPE)
         _pipelines.clear()
         _by_handle.clear()
+        _waiting_for_text.clear()
         _meter.forget()
 
 
@@ -80,6 +83,13 @@ class _Request(Tracked):
         self.cancelled = False
         self.error: str | None = None
         self._recorded = False
+
+    @property
+    def waits_for_text(self) -> bool:
+        """Its first token is there, the text of that is not."""
+        if self.notes is None or self.notes.first_text_mono_ns or self.cancelled:
+            return False
+        return self.handle is not None and self.handle() is not None
 
     def record(self) -> None:
         """Record its stages, once."""
@@ -168,7 +178,7 @@ def _add_request(wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ..
     if request is not None:
         with guard("openvino_genai.add_request"):
             _describe_request(request, args, kwargs)
-            request.handle = weakref.ref(handle, _forget)
+            request.handle = weakref.ref(handle, partial(_forget, id(handle)))
             _by_handle[id(handle)] = request
             if request.notes is not None and request.notes.closes:
                 request.notes.at_end.append(request.record)
@@ -191,16 +201,17 @@ def _describe_request(request: _Request, args: tuple[Any, ...], kwargs: dict[str
             request.notes.stage("tokenize", Stage.TOKENIZE, SCOPE, request.added_ns, request.queued_ns)
 
 
-def _forget(reference: weakref.ref[Any]) -> None:
+def _forget(key: int, reference: weakref.ref[Any]) -> None:
     """The program has let go of a handle."""
     with guard("openvino_genai.forget"):
-        for key, request in list(_by_handle.items()):
-            if request.handle is reference:
-                del _by_handle[key]
-                for batch in list(_pipelines.values()):
-                    batch.remove(request)
-                if request.notes is not None and not request.notes.closes:
-                    request.record()
+        request = _by_handle.get(key)
+        if request is None or request.handle is not reference:
+            return
+        del _by_handle[key]
+        for batch in list(_pipelines.values()):
+            batch.remove(request)
+        if request.notes is not None and not request.notes.closes:
+            request.record()
 
 
 def _cancel(wrapped: Callable[..., Any], instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -278,6 +289,8 @@ def _stepped(pipeline: Any, batch: Batch[_Request], start_ns: int, end_ns: int) 
     for request, _, _ in progress:
         if request.notes is not None and not request.notes.first_token_mono_ns:
             request.notes.first_token_mono_ns = request.first_token_ns
+            while _waiting_for_text and not _waiting_for_text[0].waits_for_text:
+                _waiting_for_text.popleft()
             _waiting_for_text.append(request)
     for request in over:
         batch.remove(request)
@@ -300,7 +313,7 @@ def _failed(batch: Batch[_Request] | None, error: str) -> None:
 # --- text -------------------------------------------------------------------------------------------------------------
 
 #: Requests whose first token has no text yet, oldest first; for text that is made outside of any request's context.
-_waiting_for_text: Final[list[_Request]] = []
+_waiting_for_text: Final[deque[_Request]] = deque()
 
 
 def _apply_chat_template(wrapped: Callable[..., Any], _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -341,9 +354,4 @@ def _decode(wrapped: Callable[..., Any], _: Any, args: tuple[Any, ...], kwargs: 
 
 
 def _oldest_without_text() -> state.RequestState | None:
-    while _waiting_for_text:
-        notes = _waiting_for_text[0].notes
-        if notes is not None and not notes.first_text_mono_ns and not _waiting_for_text[0].ended_ns:
-            return notes
-        _waiting_for_text.pop(0)
-    return None
+    return next((request.notes for request in tuple(_waiting_for_text) if request.waits_for_text), None)

@@ -131,14 +131,19 @@ class Exchange:
             return
         kept.append(body)
 
-    def _understand_request(self) -> None:
-        """Read model and parameters from the body. When the answer begins, so that it costs the first token nothing."""
-        kept, self._request = self._request, None
-        if kept:
-            found = genai.request_attributes_of_bytes(b"".join(kept))
-            self.span.update(found)
-            choices = found.get(semconv.GEN_AI_REQUEST_CHOICE_COUNT, 1)
-            self._choices = choices if isinstance(choices, int) else 1
+    def _understand_request(self, *, now: bool) -> None:
+        """Read model and parameters from the body. It waits for the end, unless choices may have to be told apart."""
+        kept = self._request
+        if not kept:
+            return
+        raw = b"".join(kept)
+        if not now and b'"n"' not in raw:
+            return
+        self._request = None
+        found = genai.request_attributes_of_bytes(raw)
+        self.span.update(found)
+        choices = found.get(semconv.GEN_AI_REQUEST_CHOICE_COUNT, 1)
+        self._choices = choices if isinstance(choices, int) else 1
 
     # -- the answer ----------------------------------------------------------------------------------------------------
 
@@ -192,7 +197,7 @@ class Exchange:
         self.span.set(semconv.FIRST_BYTE_US, (now_ns - self.span.start_mono_ns) // 1000)
         if self._status >= 500:
             self.span.fail(str(self._status))
-        self._understand_request()
+        self._understand_request(now=False)
         kind = encoding = ""
         for name, value in message.get("headers", ()):
             if name == b"content-type":
@@ -222,7 +227,6 @@ class Exchange:
                 if self._error is not None:
                     self.span.fail(errors.error_type(self._error))
             else:
-                self._understand_request()
                 self._say_why()
             self._finish()
 
@@ -246,6 +250,7 @@ class Exchange:
 
     def _finish(self) -> None:
         end_ns = self._end_ns or monotonic_ns()
+        self._understand_request(now=True)
         span = self.span
         scanner = self._scanner
         route = getattr(self._scope.get("route"), "path", None)
