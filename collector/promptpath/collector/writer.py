@@ -106,7 +106,10 @@ class Writer:
         self._journal.put_back(segment)
         self._disconnect()
         delay_s = min(_FIRST_DELAY_S * 2 ** min(self._failures - 1, 10), _LAST_DELAY_S)
-        self._stopping.wait(delay_s * random.uniform(0.5, 1.0))
+        if self._stopping.is_set():
+            time.sleep(min(_FIRST_DELAY_S, max(self._deadline - time.monotonic(), 0)))
+        else:
+            self._stopping.wait(delay_s * random.uniform(0.5, 1.0))
 
     def _disconnect(self) -> None:
         client, self._client = self._client, None

@@ -214,6 +214,25 @@ def test_the_look_at_the_bytes_misses_nothing(data: st.DataObject) -> None:
         assert may_nest(logs.SerializeToString())
 
 
+@pytest.mark.parametrize("outer", ["array_value", "kvlist_value"])
+@pytest.mark.parametrize("inner", ["array_value", "kvlist_value"])
+@pytest.mark.parametrize("empty", [True, False])
+def test_the_look_at_the_bytes_finds_every_pair_of_containers(outer: str, inner: str, empty: bool) -> None:
+    trace = make_trace()
+    logs = Signal.LOGS.request()
+    for value in (
+        trace.resource_spans[0].scope_spans[0].spans[0].attributes.add(key="a").value,
+        logs.resource_logs.add().scope_logs.add().log_records.add().body,
+    ):
+        held = getattr(value, outer).values.add()
+        held = held.value if outer == "kvlist_value" else held
+        getattr(held, inner).SetInParent()
+        if not empty:
+            getattr(held, inner).values.add()
+    assert may_nest(trace.SerializeToString())
+    assert may_nest(logs.SerializeToString())
+
+
 def test_a_deep_value_in_a_large_body_is_found() -> None:
     """Large bodies take the quick look first; long lengths take several bytes on the wire."""
     request = make_trace(100)
