@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -96,6 +97,8 @@ def _server(target: ServerUrl, *, readonly: bool, settings: Mapping[str, Any] | 
         from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError
     except ImportError as error:
         raise StorageError(f"storage needs {error.name}: pip install 'promptpath[collector]'") from error
+    # Without a handler its warnings would go to stderr, beside the error that is raised for the same reason.
+    logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
     applied = reader_settings(settings) if readonly else {**OUTPUT_SETTINGS, **(settings or {})}
     open_one = partial(
         clickhouse_connect.get_client,

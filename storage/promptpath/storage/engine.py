@@ -24,7 +24,8 @@ ENGINE_OPTIONS: Final[Mapping[str, str]] = {
     "max_server_memory_usage": str(4 << 30),
 }
 
-_lock = threading.Lock()
+#: Reentrant: a handle that is collected while another is opened on the same thread gives itself back under it.
+_lock = threading.RLock()
 _handles: dict[Path, int] = {}
 _own_claims: dict[Path, owner.Claim] = {}
 
@@ -87,7 +88,9 @@ def _open(
 def _open_failure(path: Path, error: Exception) -> str:
     text = str(error)
     if ("different" in text and "path" in text) or ("already" in text.lower() and "initialized" in text.lower()):
-        return f"this process has another embedded store open ({reason(error)}): one process opens one directory"
+        return (
+            f"this process has another store than {path} open: close its clients first, one process opens one directory"
+        )
     if "EmbeddedServer" in text or "Cannot lock" in text:
         return f"the store in {path} is open in another process: stop it, or ask its SQL endpoint"
     return f"cannot open the store in {path}: {reason(error)}; move its folder `{ENGINE_DIR}` away to start anew"

@@ -26,11 +26,13 @@ _PROTOS: Final = Path(__file__).parent / "otlp"
 _TOO_DEEP: Final = "OTLP value nested too deep"
 #: Errors that say "these bytes are no such request" rather than "the database has a problem".
 _BAD_BODY: Final = (
+    "ATTEMPT_TO_READ_AFTER_EOF",
+    "CANNOT_PARSE",
     "CANNOT_READ_ALL_DATA",
     "INCORRECT_DATA",
-    "UNKNOWN_PROTOBUF_FORMAT",
     "PROTOBUF_BAD_CAST",
-    "CANNOT_PARSE",
+    "TOO_LARGE_STRING_SIZE",
+    "UNKNOWN_PROTOBUF_FORMAT",
 )
 
 

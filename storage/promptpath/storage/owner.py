@@ -19,8 +19,10 @@ from promptpath.storage.errors import StorageError, reason
 
 _LOCK_NAME: Final = "owner.lock"
 _INFO_NAME: Final = "owner.json"
-#: A reader holds a shared lock for an instant while it looks; a claim waits that out.
-_CLAIM_PATIENCE_S: Final = 1.0
+#: A reader holds a shared lock for an instant while it looks, and an owner has the lock for an instant before it has
+#: written who it is: each waits the other out.
+_PATIENCE_S: Final = 1.0
+_POLL_S: Final = 0.02
 
 _claims: dict[Path, Claim] = {}
 
@@ -78,14 +80,14 @@ def claim(directory: Path | str, sql_url: str = "") -> Claim:
     if path in _claims and _claims[path].owner.pid == os.getpid():
         raise StorageError(f"{path} is in use by this process already: release it first")
     fd = os.open(path / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    deadline = time.monotonic() + _CLAIM_PATIENCE_S
+    deadline = time.monotonic() + _PATIENCE_S
     while not _try_lock(fd, fcntl.LOCK_EX):
         if time.monotonic() > deadline:
             os.close(fd)
             holder = _read(path)
             who = f"process {holder.pid}" if holder else "another process"
             raise StorageError(f"{path} is in use by {who}: stop it, or use another directory")
-        time.sleep(0.02)
+        time.sleep(_POLL_S)
     held = Claim(path, fd, Owner(os.getpid(), time.time(), sql_url))
     _claims[path] = held
     held.publish(sql_url)
@@ -111,14 +113,19 @@ def find(directory: Path | str) -> Owner | None:
             f"cannot read {path} ({reason(error)}): run as its owner, or use another directory"
         ) from error
     try:
-        if _try_lock(fd, fcntl.LOCK_SH):
-            return None
+        deadline = time.monotonic() + _PATIENCE_S
+        while not _try_lock(fd, fcntl.LOCK_SH):
+            found = _read(path)
+            if found is not None and _is_alive(found.pid):
+                return found
+            if time.monotonic() > deadline:
+                raise StorageError(
+                    f"{path / _INFO_NAME} is damaged while a process has the store open: restart the collector"
+                )
+            time.sleep(_POLL_S)
+        return None
     finally:
         os.close(fd)
-    found = _read(path)
-    if found is None:
-        raise StorageError(f"{path / _INFO_NAME} is damaged while a process has the store open: restart the collector")
-    return found
 
 
 def release(directory: Path | str) -> None:
@@ -167,6 +174,16 @@ def _try_lock(fd: int, mode: int) -> bool:
         raise StorageError(
             f"cannot lock the data directory ({reason(error)}): use one on a local file system"
         ) from error
+    return True
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
     return True
 
 

@@ -1,0 +1,327 @@
+"""What the tables should hold: OTLP requests decoded by opentelemetry-proto, in plain Python."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+CAPTURES = Path(__file__).parents[2] / "data" / "captures"
+TOKEN_COLUMNS = {
+    "promptpath.token.gaps_us": ("TokenGapsUs", 2**32 - 1),
+    "promptpath.token.counts": ("TokenCounts", 2**16 - 1),
+}
+_KINDS = ("Unspecified", "Internal", "Server", "Client", "Producer", "Consumer")
+
+
+class Number:
+    """Equal to any text of a double."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        found = float(str(other))
+        return found == self.value or (math.isnan(found) and math.isnan(self.value))
+
+    def __repr__(self) -> str:
+        return f"Number({self.value!r})"
+
+
+class Json:
+    """Equal to any JSON text of a value."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return _alike(json.loads(str(other)), self.value)
+
+    def __repr__(self) -> str:
+        return f"Json({self.value!r})"
+
+
+def _alike(found: Any, expected: Any) -> bool:
+    """Equality, but a double of 2^53 or more may be written as an integer, in fewer digits than the exact one has."""
+    if isinstance(expected, float):
+        return not isinstance(found, (str, bool)) and float(found) == expected
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(_alike, found, expected))
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(_alike(found[key], expected[key]) for key in expected)
+    return bool(found == expected and isinstance(found, bool) == isinstance(expected, bool))
+
+
+def requests(path: Path) -> list[bytes]:
+    """Bodies of a capture: each behind its length, 4 bytes, big-endian."""
+    data = path.read_bytes()
+    bodies = []
+    while data:
+        size = int.from_bytes(data[:4], "big")
+        bodies.append(data[4 : 4 + size])
+        data = data[4 + size :]
+    return bodies
+
+
+def plain(value: Any) -> Any:
+    """An AnyValue as JSON knows it."""
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return None
+    if kind == "array_value":
+        return [plain(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        return {pair.key: plain(pair.value) for pair in value.kvlist_value.values}
+    if kind == "bytes_value":
+        return base64.b64encode(value.bytes_value).decode()
+    if kind == "double_value" and not math.isfinite(value.double_value):
+        return None
+    return getattr(value, kind)
+
+
+def text(value: Any) -> Any:
+    """What an attribute map holds for an AnyValue."""
+    kind = value.WhichOneof("value")
+    if kind is None:
+        return ""
+    if kind in ("array_value", "kvlist_value"):
+        return Json(plain(value))
+    if kind == "double_value":
+        return Number(value.double_value)
+    if kind == "bool_value":
+        return "true" if value.bool_value else "false"
+    return str(plain(value))
+
+
+def attributes(pairs: Any) -> dict[str, Any]:
+    return {pair.key: text(pair.value) for pair in pairs}
+
+
+def is_token_list(pair: Any) -> bool:
+    items = pair.value.array_value.values
+    return (
+        pair.key in TOKEN_COLUMNS
+        and pair.value.WhichOneof("value") == "array_value"
+        and all(item.WhichOneof("value") == "int_value" for item in items)
+    )
+
+
+def tokens(pairs: Any, column: str) -> list[int]:
+    for pair in pairs:
+        if is_token_list(pair) and TOKEN_COLUMNS[pair.key][0] == column:
+            most = TOKEN_COLUMNS[pair.key][1]
+            return [min(max(item.int_value, 0), most) for item in pair.value.array_value.values]
+    return []
+
+
+def resource_columns(resource: Any, scope: Any) -> dict[str, Any]:
+    known = attributes(resource.resource.attributes)
+    return {
+        "ResourceAttributes": known,
+        "ResourceSchemaUrl": resource.schema_url,
+        "ServiceName": known.get("service.name", ""),
+        "ScopeName": scope.scope.name,
+        "ScopeVersion": scope.scope.version,
+        "ScopeAttributes": attributes(scope.scope.attributes),
+        "ScopeSchemaUrl": scope.schema_url,
+    }
+
+
+def span_rows(bodies: list[bytes]) -> Iterator[dict[str, Any]]:
+    for body in bodies:
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            for scope in resource.scope_spans:
+                for span in scope.spans:
+                    yield resource_columns(resource, scope) | _span(span)
+
+
+def _span(span: Any) -> dict[str, Any]:
+    return {
+        "Timestamp": signed(span.start_time_unix_nano),
+        "TraceId": span.trace_id.hex(),
+        "SpanId": span.span_id.hex(),
+        "ParentSpanId": span.parent_span_id.hex(),
+        "TraceState": span.trace_state,
+        "SpanName": span.name,
+        "SpanKind": _KINDS[span.kind] if 0 <= span.kind < len(_KINDS) else "Unspecified",
+        "SpanAttributes": attributes(pair for pair in span.attributes if not is_token_list(pair)),
+        "Duration": max(span.end_time_unix_nano - span.start_time_unix_nano, 0),
+        "StatusCode": {1: "Ok", 2: "Error"}.get(span.status.code, "Unset"),
+        "StatusMessage": span.status.message,
+        "Events.Timestamp": [signed(event.time_unix_nano) for event in span.events],
+        "Events.Name": [event.name for event in span.events],
+        "Events.Attributes": [attributes(event.attributes) for event in span.events],
+        "Links.TraceId": [link.trace_id.hex() for link in span.links],
+        "Links.SpanId": [link.span_id.hex() for link in span.links],
+        "Links.TraceState": [link.trace_state for link in span.links],
+        "Links.Attributes": [attributes(link.attributes) for link in span.links],
+        "TokenGapsUs": tokens(span.attributes, "TokenGapsUs"),
+        "TokenCounts": tokens(span.attributes, "TokenCounts"),
+        "Flags": span.flags,
+        "DroppedAttributesCount": span.dropped_attributes_count,
+        "DroppedEventsCount": span.dropped_events_count,
+        "DroppedLinksCount": span.dropped_links_count,
+    }
+
+
+def signed(nanoseconds: int) -> int:
+    """OTLP's times are unsigned, the tables' signed: beyond the year 2262 they wrap."""
+    return nanoseconds - 2**64 if nanoseconds >= 2**63 else nanoseconds
+
+
+def log_rows(bodies: list[bytes]) -> Iterator[dict[str, Any]]:
+    for body in bodies:
+        for resource in ExportLogsServiceRequest.FromString(body).resource_logs:
+            for scope in resource.scope_logs:
+                for record in scope.log_records:
+                    yield resource_columns(resource, scope) | {
+                        "Timestamp": record.time_unix_nano or record.observed_time_unix_nano,
+                        "TraceId": record.trace_id.hex(),
+                        "SpanId": record.span_id.hex(),
+                        "TraceFlags": record.flags & 255,
+                        "SeverityText": record.severity_text,
+                        "SeverityNumber": record.severity_number,
+                        "Body": text(record.body),
+                        "LogAttributes": attributes(record.attributes),
+                        "EventName": record.event_name,
+                    }
+
+
+def metric_rows(bodies: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Table and row of every point."""
+    for body in bodies:
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    kind = metric.WhichOneof("data")
+                    for point in getattr(metric, kind).data_points:
+                        shared = resource_columns(resource, scope) | _metric(scope, metric, point)
+                        yield f"otel_metrics_{kind}", shared | _POINTS[kind](getattr(metric, kind), point)
+
+
+def _metric(scope: Any, metric: Any, point: Any) -> dict[str, Any]:
+    return {
+        "ScopeDroppedAttrCount": scope.scope.dropped_attributes_count,
+        "MetricName": metric.name,
+        "MetricDescription": metric.description,
+        "MetricUnit": metric.unit,
+        "Attributes": attributes(point.attributes),
+        "StartTimeUnix": point.start_time_unix_nano,
+        "TimeUnix": point.time_unix_nano,
+        "Flags": point.flags,
+    }
+
+
+def _number(point: Any) -> float:
+    return float(point.as_int) if point.WhichOneof("value") == "as_int" else point.as_double
+
+
+def _exemplars(point: Any) -> dict[str, Any]:
+    return {
+        "Exemplars.FilteredAttributes": [attributes(exemplar.filtered_attributes) for exemplar in point.exemplars],
+        "Exemplars.TimeUnix": [exemplar.time_unix_nano for exemplar in point.exemplars],
+        "Exemplars.Value": [_number(exemplar) for exemplar in point.exemplars],
+        "Exemplars.SpanId": [exemplar.span_id.hex() for exemplar in point.exemplars],
+        "Exemplars.TraceId": [exemplar.trace_id.hex() for exemplar in point.exemplars],
+    }
+
+
+def _gauge(_: Any, point: Any) -> dict[str, Any]:
+    return {"Value": _number(point)} | _exemplars(point)
+
+
+def _sum(data: Any, point: Any) -> dict[str, Any]:
+    return _gauge(data, point) | {
+        "AggregationTemporality": data.aggregation_temporality,
+        "IsMonotonic": data.is_monotonic,
+    }
+
+
+def _distribution(data: Any, point: Any) -> dict[str, Any]:
+    return _exemplars(point) | {
+        "Count": point.count,
+        "Sum": point.sum,
+        "Min": point.min,
+        "Max": point.max,
+        "AggregationTemporality": data.aggregation_temporality,
+    }
+
+
+def _histogram(data: Any, point: Any) -> dict[str, Any]:
+    return _distribution(data, point) | {
+        "BucketCounts": list(point.bucket_counts),
+        "ExplicitBounds": list(point.explicit_bounds),
+    }
+
+
+def _exponential(data: Any, point: Any) -> dict[str, Any]:
+    return _distribution(data, point) | {
+        "Scale": point.scale,
+        "ZeroCount": point.zero_count,
+        "PositiveOffset": point.positive.offset,
+        "PositiveBucketCounts": list(point.positive.bucket_counts),
+        "NegativeOffset": point.negative.offset,
+        "NegativeBucketCounts": list(point.negative.bucket_counts),
+    }
+
+
+def _summary(_: Any, point: Any) -> dict[str, Any]:
+    return {
+        "Count": point.count,
+        "Sum": point.sum,
+        "ValueAtQuantiles.Quantile": [item.quantile for item in point.quantile_values],
+        "ValueAtQuantiles.Value": [item.value for item in point.quantile_values],
+    }
+
+
+_POINTS: dict[str, Any] = {
+    "gauge": _gauge,
+    "sum": _sum,
+    "histogram": _histogram,
+    "exponential_histogram": _exponential,
+    "summary": _summary,
+}
+
+_TIMES = ("Timestamp", "StartTimeUnix", "TimeUnix")
+_TIME_LISTS = ("Events.Timestamp", "Exemplars.TimeUnix")
+
+
+def stored(store: Any, table: str, where: str = "1") -> list[dict[str, Any]]:
+    """Whole rows of a table, times as exact nanoseconds, without `IngestedAt` and `TimestampTime`, which nobody sent."""
+    names = [
+        name
+        for (name,) in store.client.query(
+            "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String} "
+            "AND name NOT IN ('IngestedAt', 'TimestampTime') ORDER BY position",
+            parameters={"table": table},
+        ).result_rows
+    ]
+    columns = []
+    for name in names:
+        if name in _TIMES:
+            columns.append(f"toUnixTimestamp64Nano(t.{name}) AS `{name}`")
+        elif name in _TIME_LISTS:
+            columns.append(f"arrayMap(x -> toUnixTimestamp64Nano(x), t.`{name}`) AS `{name}`")
+        else:
+            columns.append(f"t.`{name}` AS `{name}`")
+    rows: list[dict[str, Any]] = store.dicts(f"SELECT {', '.join(columns)} FROM {table} AS t WHERE {where}")
+    return rows
+
+
+def same_rows(found: list[dict[str, Any]], expected: list[dict[str, Any]], *keys: str) -> None:
+    """Asserts that two lists hold the same rows, whatever their order. `keys` tell rows apart, but for equal ones."""
+
+    def order(row: dict[str, Any]) -> str:
+        return json.dumps([str(row[key]) for key in keys])
+
+    assert len(found) == len(expected)
+    for one, other in zip(sorted(found, key=order), sorted(expected, key=order), strict=True):
+        # Left: the rows that know how to compare numbers and JSON.
+        assert other == one
