@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any, Final, NoReturn
 
 import streamlit as st
@@ -31,6 +31,7 @@ CUSTOM_RANGE: Final = "from … to …"
 
 #: A relative range ends on the next of these, so that queries within the same few seconds are the same query.
 _NOW_STEP_NS: Final = 5_000_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ENDS: Final = ("since", "until")
 
 
@@ -48,7 +49,7 @@ def smallest_range_holding(at_ns: int, now_ns: int) -> str | None:
 
 def to_url(ns: int) -> str:
     """A moment as it stands in a link: UTC, to the millisecond."""
-    at = datetime.fromtimestamp(ns // 1_000_000 / 1e3, UTC)
+    at = _EPOCH + timedelta(milliseconds=ns // 1_000_000)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -58,7 +59,11 @@ def from_url(text: str) -> int | None:
         at = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000) * 1_000_000
+    return _ns(at if at.tzinfo else at.replace(tzinfo=UTC))
+
+
+def _ns(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(milliseconds=1) * 1_000_000
 
 
 def absolute_range() -> tuple[int, int] | None:
@@ -136,7 +141,7 @@ def local_naive(ns: int, tz: tzinfo) -> datetime:
 
 def from_local_naive(at: datetime, tz: tzinfo) -> int:
     """What a widget that knows no zones holds, in Unix ns."""
-    return int(at.replace(tzinfo=tz).timestamp()) * 1_000_000_000
+    return _ns(at.replace(tzinfo=tz))
 
 
 def offset_s(at_ns: int) -> int:

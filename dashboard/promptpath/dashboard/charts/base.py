@@ -71,7 +71,9 @@ class Buckets:
 
 def frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
     """Rows as a data frame that has its columns even where there are no rows."""
-    return pd.DataFrame.from_records([dict(row) for row in rows], columns=list(columns))
+    out = pd.DataFrame.from_records([dict(row) for row in rows], columns=list(columns))
+    # Altair cannot tell the type of a column without values.
+    return out if rows else out.astype(float)
 
 
 def time_axis(buckets: Buckets, field: str = "start_ms") -> alt.X:
