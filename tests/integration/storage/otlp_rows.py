@@ -294,7 +294,7 @@ _TIME_LISTS = ("Events.Timestamp", "Exemplars.TimeUnix")
 
 
 def stored(store: Any, table: str, where: str = "1") -> list[dict[str, Any]]:
-    """Whole rows of a table, times as exact nanoseconds, without `IngestedAt` and `TimestampTime`, which nobody sent."""
+    """Whole rows of a table, times as exact nanoseconds, without `IngestedAt` and `TimestampTime`."""
     names = [
         name
         for (name,) in store.client.query(

@@ -25,8 +25,8 @@ def _points(
         f"INSERT INTO otel_metrics_{kind} (ServiceName, ResourceAttributes, MetricName, MetricUnit, Attributes, "
         f"StartTimeUnix, TimeUnix, Value, Flags{extra}) "
         "SELECT 'agent', map('host.id', {host:String}, 'host.name', 'name'), {metric:String}, 'By', "
-        "map('hw.id', {device:String}), toDateTime64({start:Float64}, 9), toDateTime64(1000 + n, 9), value, {flags:UInt32}"
-        f"{extra_values} FROM (SELECT arrayJoin(arrayEnumerate({{values:Array(Float64)}})) - 1 AS n, "
+        "map('hw.id', {device:String}), toDateTime64({start:Float64}, 9), toDateTime64(1000 + n, 9), value, "
+        f"{{flags:UInt32}}{extra_values} FROM (SELECT arrayJoin(arrayEnumerate({{values:Array(Float64)}})) - 1 AS n, "
         "{values:Array(Float64)}[n + 1] AS value)",
         parameters={**known, "values": values},
     )
@@ -53,8 +53,8 @@ def test_rates_of_cumulative_counters(store: Any, values: list[float], expected:
 def test_a_counter_that_says_it_started_anew_has_no_rate_then(store: Any) -> None:
     _points(store, [100, 110])
     store.client.command(
-        "INSERT INTO otel_metrics_sum SELECT * REPLACE (TimeUnix + 2 AS TimeUnix, toDateTime64(1001.5, 9) AS StartTimeUnix, "
-        "Value + 900 AS Value) FROM otel_metrics_sum"
+        "INSERT INTO otel_metrics_sum SELECT * REPLACE (TimeUnix + 2 AS TimeUnix, "
+        "toDateTime64(1001.5, 9) AS StartTimeUnix, Value + 900 AS Value) FROM otel_metrics_sum"
     )
     assert _rates(store) == [None, 10, None, 10]
 
@@ -75,9 +75,8 @@ def test_series_are_told_apart(store: Any) -> None:
 def test_gauges_and_what_may_fall_have_no_rate(store: Any) -> None:
     _points(store, [5, 3], kind="gauge", metric="temperature")
     _points(store, [5, 3], monotonic=False)
-    rows = store.dicts(
-        "SELECT metric, value, rate, unit, host, host_name, device, service FROM counters ORDER BY metric, time"
-    )
+    columns = "metric, value, rate, unit, host, host_name, device, service"
+    rows = store.dicts(f"SELECT {columns} FROM counters ORDER BY metric, time")
     common = {"rate": None, "unit": "By", "host": "h", "host_name": "name", "device": "gpu0", "service": "agent"}
     assert rows == [
         {"metric": metric, "value": value, **common} for metric in ("m", "temperature") for value in (5.0, 3.0)
@@ -91,8 +90,9 @@ def test_a_point_without_a_recorded_value_is_null(store: Any) -> None:
 
 def test_hosts_and_devices_fall_back(store: Any) -> None:
     store.client.command(
-        "INSERT INTO otel_metrics_gauge (ServiceName, ResourceAttributes, MetricName, Attributes, TimeUnix, Value) VALUES "
-        "('s', map('host.name', 'n'), 'a', map('network.interface.name', 'eth0'), 1, 1), ('s', map(), 'b', map(), 1, 1)"
+        "INSERT INTO otel_metrics_gauge (ServiceName, ResourceAttributes, MetricName, Attributes, TimeUnix, Value) "
+        "VALUES ('s', map('host.name', 'n'), 'a', map('network.interface.name', 'eth0'), 1, 1), "
+        "('s', map(), 'b', map(), 1, 1)"
     )
     assert store.dicts("SELECT metric, host, device FROM counters ORDER BY metric") == [
         {"metric": "a", "host": "n", "device": "eth0"},
