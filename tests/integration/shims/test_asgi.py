@@ -21,10 +21,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
-from promptpath.instrumentation import bootstrap, recorder
+from promptpath.instrumentation import bootstrap, recorder, safety
 from promptpath.instrumentation.shims import state
 from promptpath.instrumentation.shims.client.httpx import HttpxInstrumentor
 from promptpath.instrumentation.shims.gateway.asgi import AsgiInstrumentor, AsgiMiddleware
+from promptpath.instrumentation.shims.gateway.exchange import Exchange
+from promptpath.instrumentation.shims.sse import SseScanner
 
 from .running import USAGE, Spans, asleep, attributes_of, chunk, five_tokens, gaps_us, paced, serve
 
@@ -374,6 +376,60 @@ def test_any_asgi_application(spans: Spans, post: Any) -> None:
     assert spans.dicts(1) == [wanted]
 
 
+def test_any_asgi_application_under_uvicorn(spans: Spans, post: Any) -> None:
+    with serve(_bare) as url:
+        assert post(url + PATH).content == b"".join(FRAMES)
+        wanted = server_span()
+        del wanted["attributes"]["http.route"]
+        assert spans.dicts(1) == [wanted]
+        AsgiInstrumentor().uninstrument()
+        assert post(url + PATH).content == b"".join(FRAMES)
+        assert len(spans.all()) == 1
+
+
+def test_a_failure_of_ours_changes_nothing(spans: Spans, post: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(safety, "_failures", {})
+    for place in ("feed", "attributes", "error_type"):
+        monkeypatch.setattr(SseScanner, place, broken)
+    with serve(AsgiMiddleware(_bare)) as url:
+        assert post(url + PATH).content == b"".join(FRAMES)
+        assert set(safety.failures()) == {"asgi.send", "asgi.end"}
+        monkeypatch.setattr(Exchange, "__init__", broken)
+        assert post(url + PATH).content == b"".join(FRAMES)
+    assert safety.failures()["asgi.begin"] == 1
+    monkeypatch.undo()
+
+
+def test_an_anthropic_stream(spans: Spans, post: Any) -> None:
+    """Its TTFT is not its duration."""
+    events = [
+        {"type": "message_start", "message": {"id": "m", "model": "claude", "usage": {"input_tokens": 3}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "ping"},
+        *({"type": "content_block_delta", "delta": {"type": "text_delta", "text": word}} for word in ("The", " sky")),
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+        {"type": "message_stop"},
+    ]
+    frames = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
+
+    async def answer(request: Request) -> Response:
+        await request.json()
+        return StreamingResponse(paced(frames, 0.02), media_type="text/event-stream")
+
+    with serve(Starlette(routes=[Route("/v1/messages", answer, methods=["POST"])])) as url:
+        post(url + "/v1/messages")
+    (span,) = spans.wait(1)
+    first, gap = gaps_us(span)
+    duration_us = ((span.end_time or 0) - (span.start_time or 0)) / 1000
+    assert first + gap < duration_us - 20_000
+    attributes = attributes_of(span)
+    assert attributes["gen_ai.response.finish_reasons"] == ("end_turn",)
+    assert (attributes["gen_ai.usage.input_tokens"], attributes["gen_ai.usage.output_tokens"]) == (3, 2)
+
+
 def test_mounted_applications_have_one_span(app: Starlette, spans: Spans, post: Any) -> None:
     outer = Starlette(routes=[Mount("/tenant", app=app)])
     with serve(AsgiMiddleware(outer)) as url:
@@ -436,11 +492,14 @@ def test_beside_opentelemetrys_instrumentation(spans: Spans, post: Any, how: str
 
 
 def test_suppressed_instrumentation(spans: Spans, post: Any) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        with suppress_instrumentation():
-            await AsgiMiddleware(_bare)(scope, receive, send)
+    class Suppressing:
+        app = AsgiMiddleware(_bare)
 
-    with serve(app) as url:
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            with suppress_instrumentation():
+                await self.app(scope, receive, send)
+
+    with serve(Suppressing()) as url:
         assert post(url + PATH).content == b"".join(FRAMES)
     assert spans.all() == []
 

@@ -24,6 +24,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from promptpath.instrumentation import safety
+from promptpath.instrumentation.shims import answer, genai, paths
+from promptpath.instrumentation.shims.client import openai_streams
 from promptpath.instrumentation.shims.client.openai import OpenAiInstrumentor
 
 from .running import (
@@ -673,6 +676,32 @@ def test_the_same_chunks_and_as_lazy_as_without(url: str, model: Model, spans: S
         theirs = [c.model_dump() for c in client.chat.completions.create(model="tiny", messages=MESSAGES, stream=True)]
     assert ours == theirs
     assert returned_s < 0.2
+
+
+def test_a_failure_of_ours_changes_nothing(
+    client: openai.OpenAI, spans: Spans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("ours")
+
+    def texts() -> list[Any]:
+        stream = client.chat.completions.create(model="tiny", messages=MESSAGES, stream=True)
+        return [c.choices[0].delta.content for c in stream if c.choices]
+
+    wanted = texts()
+    monkeypatch.setattr(safety, "_failures", {})
+    with monkeypatch.context() as patched:
+        patched.setattr(openai_streams._StreamWatcher, "_look_at", broken)
+        patched.setattr(openai_streams, "answer_attributes", broken)
+        patched.setattr(answer.WatchedAnswer, "chunk", broken)
+        assert texts() == wanted
+    assert set(safety.failures()) == {"openai.chunk", "openai.end", "body.chunk"}
+    with monkeypatch.context() as patched:
+        patched.setattr(genai, "request_attributes", broken)
+        patched.setattr(paths, "inference_path", broken)
+        assert texts() == wanted
+    assert {"openai.begin", "httpx.begin", "asgi.is_inference"} <= set(safety.failures())
+    monkeypatch.undo()
 
 
 def test_uninstrument_takes_everything_off() -> None:

@@ -1,6 +1,7 @@
 """ASGI servers: the span of a request served, the tokens that pass through it, and what became of it.
 
-Starlette's applications (FastAPI's are such) are wrapped where they are called. Any other ASGI application:
+Starlette's applications (FastAPI's are such) are wrapped where they are called, any other where uvicorn loads it. Under
+another server:
 
     app = AsgiMiddleware(app)
 
@@ -13,83 +14,39 @@ spans.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Collection
+from importlib.util import find_spec
 from typing import Any, ClassVar, Final
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
 
-from promptpath.instrumentation import recorder
 from promptpath.instrumentation.safety import guard
-from promptpath.instrumentation.shims.gateway import native
-from promptpath.instrumentation.shims.gateway.covering import COVERED, is_inference
-from promptpath.instrumentation.shims.gateway.exchange import Exchange
+from promptpath.instrumentation.shims.gateway import native, uvicorn
+from promptpath.instrumentation.shims.gateway.covering import is_inference
+from promptpath.instrumentation.shims.gateway.middleware import App, AsgiMiddleware, serve
 from promptpath.instrumentation.wrapping import unwrap_all, wrap
-from promptpath.semconv import Stage
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-
-class AsgiMiddleware:
-    """Wraps an ASGI application. It never changes a message, an exception, or when one is passed on.
-
-    Args:
-        app: the application.
-        role: gateway, router, server or edge; by default the process's role.
-    """
-
-    def __init__(self, app: App, role: Stage | str | None = None) -> None:
-        self.app = app
-        self.role = Stage(role) if role is not None else None
-        self.active = True
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.active and is_inference(scope):
-            await _serve(self.app, scope, receive, send, self.role)
-        else:
-            await self.app(scope, receive, send)
-
-
-async def _serve(app: App, scope: Scope, receive: Receive, send: Send, role: Stage | None) -> None:
-    """Run the application on one inference request, with a span around it."""
-    exchange: Exchange | None = None
-    with guard("asgi.begin"):
-        exchange = Exchange(scope, role)
-        scope[COVERED] = True
-    if exchange is None:
-        await app(scope, receive, send)
-        return
-    span = exchange.span
-    token = recorder.attach(span)
-    try:
-        if span.recording:
-            await app(scope, exchange.receiving(receive), exchange.sending(send))
-        else:
-            await app(scope, receive, send)
-    except BaseException as error:
-        exchange.raised(error)
-        raise
-    finally:
-        exchange.end()
-        recorder.detach(token)
+__all__ = ["AsgiInstrumentor", "AsgiMiddleware"]
 
 
 class AsgiInstrumentor(BaseInstrumentor):  # type: ignore[misc]
-    """Puts the ASGI shim on Starlette, and with it on FastAPI."""
+    """Puts the ASGI shim on Starlette (and with it on FastAPI) and on uvicorn."""
 
-    library: ClassVar[tuple[str, ...]] = ("starlette.applications",)
+    library: ClassVar[tuple[str, ...]] = ("starlette.applications", "uvicorn.config")
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        return ("starlette >= 0.27",)
+        # Either is enough, which the base class cannot say: asked for is what there is.
+        there = [text for text in ("starlette >= 0.27", "uvicorn >= 0.20") if find_spec(text.split()[0]) is not None]
+        return there or ("starlette >= 0.27",)
 
     def _instrument(self, **kwargs: Any) -> None:
         wrap("starlette.applications", "Starlette.__call__", _call)
         native.step_back(__name__)
+        uvicorn.watch_servers(__name__)
 
     def _uninstrument(self, **kwargs: Any) -> None:
         unwrap_all()
+        uvicorn.forget_servers()
         _take_out()
 
 
@@ -99,7 +56,7 @@ def _call(wrapped: App, instance: Any, args: tuple[Any, ...], kwargs: dict[str, 
     with guard("asgi.foreign_middleware"):
         if _is_inside_foreign(instance):
             return wrapped(*args)
-    return _serve(wrapped, args[0], args[1], args[2], None)
+    return serve(wrapped, args[0], args[1], args[2], None)
 
 
 # --- OpenTelemetry's own ASGI middleware ------------------------------------------------------------------------------
