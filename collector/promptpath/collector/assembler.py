@@ -71,7 +71,7 @@ class AssemblerService:
         grace_s: float = 2.0,
         orphan_s: float = 10.0,
         longest_s: float = 30.0,
-        poll_s: float = 0.5,
+        poll_s: float = 1.0,
         shard: Shard | None = None,
         config: AssembleConfig | None = None,
         select: str | None = None,

@@ -1,17 +1,5 @@
 -- The spans of some traces as the assembler reads them. {{name}}: expressions compiled from the rules.
 WITH
-    toUnixTimestamp64Nano(Timestamp) AS start_ns,
-    upper(replaceOne(SpanKind, 'SPAN_KIND_', '')) AS kind,
-    cutQueryStringAndFragment(multiIf(
-        SpanAttributes['url.path'] != '', SpanAttributes['url.path'],
-        SpanAttributes['http.target'] != '', SpanAttributes['http.target'],
-        SpanAttributes['url.full'] != '', path(SpanAttributes['url.full']),
-        SpanAttributes['http.url'] != '', path(SpanAttributes['http.url']),
-        SpanAttributes['http.route'])) AS request_path,
-    multiIf(SpanAttributes['http.request.method'] != '', SpanAttributes['http.request.method'], SpanAttributes['http.method']) AS http_method,
-    (request_path != '' AND http_method IN ('', 'POST') AND match(request_path, {{inference_paths}})) AS on_inference_path,
-    SpanAttributes['gen_ai.operation.name'] IN {{inference_operations}} AS is_inference_operation,
-    {{rule}} AS rule,
     multiIf(
         ResourceAttributes['service.instance.id'] != '', ResourceAttributes['service.instance.id'],
         ResourceAttributes['process.pid'] != '', concat(ServiceName, ' ', ResourceAttributes['process.pid']),
@@ -82,7 +70,27 @@ SELECT
     {{conversation_id}} AS conversation_id,
     {{agent_name}} AS agent_name,
     {{gpu_uuids}} AS gpu_uuids
-FROM otel_traces
-WHERE TraceId IN {trace_ids:Array(String)}
-    AND toStartOfMinute(Timestamp) BETWEEN toStartOfMinute(fromUnixTimestamp64Nano({from_ns:Int64}))
-        AND toStartOfMinute(fromUnixTimestamp64Nano({to_ns:Int64}))
+FROM
+(
+    -- What several expressions use, apart, for it makes the query's analysis a third cheaper.
+    SELECT
+        *,
+        toUnixTimestamp64Nano(Timestamp) AS start_ns,
+        upper(replaceOne(SpanKind, 'SPAN_KIND_', '')) AS kind,
+        cutQueryStringAndFragment(multiIf(
+            SpanAttributes['url.path'] != '', SpanAttributes['url.path'],
+            SpanAttributes['http.target'] != '', SpanAttributes['http.target'],
+            SpanAttributes['url.full'] != '', path(SpanAttributes['url.full']),
+            SpanAttributes['http.url'] != '', path(SpanAttributes['http.url']),
+            SpanAttributes['http.route'])) AS request_path,
+        multiIf(SpanAttributes['http.request.method'] != '', SpanAttributes['http.request.method'], SpanAttributes['http.method']) AS http_method,
+        (request_path != '' AND http_method IN ('', 'POST') AND match(request_path, {{inference_paths}})) AS on_inference_path,
+        SpanAttributes['gen_ai.operation.name'] IN {{inference_operations}} AS is_inference_operation,
+        {{rule}} AS rule
+    FROM otel_traces
+    WHERE TraceId IN {trace_ids:Array(String)}
+        AND toStartOfMinute(Timestamp) BETWEEN toStartOfMinute(fromUnixTimestamp64Nano({from_ns:Int64}))
+            AND toStartOfMinute(fromUnixTimestamp64Nano({to_ns:Int64}))
+)
+-- Reading a map key by key as subcolumns costs twice as much as reading it whole when so many keys are asked for.
+SETTINGS optimize_functions_to_subcolumns = 0
