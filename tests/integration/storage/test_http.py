@@ -1,6 +1,6 @@
 """The same code over ClickHouse's HTTP interface: a small HTTP server passes what the client sends to a real engine.
 
-No ClickHouse server runs here, so that is as near as it gets: URLs, settings, parameters and bodies are as one gets them.
+No ClickHouse server runs here, so that is as near as it gets: URLs, settings and bodies are as a server gets them.
 """
 
 from __future__ import annotations
