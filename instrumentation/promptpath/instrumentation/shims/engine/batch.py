@@ -25,7 +25,7 @@ class Tracked:
         token_counts: tokens of each of these.
         ahead: requests that waited before it when it came.
         prefill_batch: requests in the step that gave its first token.
-        decode_batch_sum, decode_steps: of the steps after that.
+        decode_batch_sum: requests in the steps after that, summed.
     """
 
     def __init__(self, added_ns: int) -> None:
@@ -38,12 +38,12 @@ class Tracked:
         self.ahead = 0
         self.prefill_batch = 0
         self.decode_batch_sum = 0
-        self.decode_steps = 0
 
     @property
     def decode_batch(self) -> int:
         """Requests in a decode step of this one, on average; 0 if there was none."""
-        return round(self.decode_batch_sum / self.decode_steps) if self.decode_steps else 0
+        steps = len(self.token_ns) - 1
+        return round(self.decode_batch_sum / steps) if steps > 0 and self.decode_batch_sum else 0
 
 
 class Batch(Generic[_R]):
@@ -76,25 +76,36 @@ class Batch(Generic[_R]):
             progress: each request that got tokens in it, how many, and when the last of them was computed [ns], 0 if
                 the engine does not say.
         """
-        decoding = sum(1 for request, _, _ in progress if request.first_token_ns)
-        prompts = worked_on - decoding
-        for request in self.requests:
-            if prompts <= 0:
-                break
-            if not request.first_token_ns:
-                prompts -= 1
-                if not request.scheduled_ns:
-                    request.scheduled_ns = max(start_ns, request.added_ns)
+        prompts = worked_on
         for request, tokens, computed_ns in progress:
+            if not request.first_token_ns:
+                continue
+            # Most of a step: requests that got their next token.
+            prompts -= 1
+            request.last_token_ns = at_ns = computed_ns or end_ns
+            request.token_ns.append(at_ns)
+            request.token_counts.append(tokens)
+            request.decode_batch_sum += worked_on
+        if prompts > 0:
+            self._begin(start_ns, prompts)
+        for request, tokens, computed_ns in progress:
+            if request.first_token_ns:
+                continue
             # A request that is handed over while a step runs may come in before its tokens are seen.
             at_ns = min(max(computed_ns or end_ns, request.added_ns), end_ns)
-            if not request.first_token_ns:
-                request.scheduled_ns = request.scheduled_ns or min(max(start_ns, request.added_ns), at_ns)
-                request.first_token_ns = max(at_ns, request.scheduled_ns)
-                request.prefill_batch = worked_on
-            else:
-                request.decode_batch_sum += worked_on
-                request.decode_steps += 1
-            request.last_token_ns = max(at_ns, request.last_token_ns, request.first_token_ns)
-            request.token_ns.append(request.last_token_ns)
+            request.scheduled_ns = request.scheduled_ns or min(max(start_ns, request.added_ns), at_ns)
+            request.first_token_ns = request.last_token_ns = max(at_ns, request.scheduled_ns)
+            request.prefill_batch = worked_on
+            request.token_ns.append(request.first_token_ns)
             request.token_counts.append(tokens)
+
+    def _begin(self, start_ns: int, prompts: int) -> None:
+        """The oldest requests without a first token were worked on, this many."""
+        for request in self.requests:
+            if request.first_token_ns:
+                continue
+            if not request.scheduled_ns:
+                request.scheduled_ns = max(start_ns, request.added_ns)
+            prompts -= 1
+            if not prompts:
+                return
