@@ -468,6 +468,18 @@ def test_tokens_of_an_aborted_answer_are_those_delivered(make: Make, prompt: Pro
     assert (row["status"], row["output_tokens"]) == ("ok", None)
 
 
+def test_what_the_engine_made_for_nobody_does_not_count(make: Make, prompt: Prompt) -> None:
+    engine = make("b", "a", 1000, 9000, "server", service="engine", gaps_us=[1, 1, 1], output_tokens=9)
+    row = prompt(make("a", "", 0, 10_000, "client", service="app", abort="client", gaps_us=[2, 1]), engine)
+    assert (row["output_tokens"], row["tpot_ns"]) == (2, 1000)
+    silent = make("a", "", 0, 10_000, "client", service="app", abort="client", streaming=False)
+    decode = make("c", "b", 1000, 9000, "decode", service="engine", gaps_us=[0, 1])
+    engine = make("b", "a", 1000, 9000, "server", service="engine", output_tokens=9)
+    assert prompt(silent, engine, decode)["output_tokens"] is None
+    alone = make("b", "", 1000, 9000, "server", service="engine", output_tokens=9, abort="client")
+    assert prompt(alone)["output_tokens"] == 9
+
+
 def test_n_choices_sum_their_tokens_and_count_the_prompt_once(make: Make, prompt: Prompt) -> None:
     row = prompt(
         make("a", "", 0, 100, "gateway", service="gate"),
