@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from typing import IO, Any
 import pytest
 
 from .chromium import NoChromium, launch
-from .seed import Sent, prompts
+from .seed import Sent, prompt, prompts
 
 PROMPTS = 72
 _START_S = 60.0
@@ -101,6 +102,14 @@ def ask(sql_port: int, query: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in response.read().splitlines()]
 
 
+def post(http_port: int, body: bytes) -> None:
+    """Sends spans to the collector."""
+    headers = {"content-type": "application/x-protobuf"}
+    request = urllib.request.Request(f"http://127.0.0.1:{http_port}/v1/traces", data=body, headers=headers)
+    with urllib.request.urlopen(request, timeout=20) as response:
+        assert response.status == 200
+
+
 @pytest.fixture(scope="session")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
     """A collector on free ports over an empty store."""
@@ -120,16 +129,26 @@ def sent(collector: dict[str, int]) -> tuple[Sent, ...]:
     """Prompts sent to the collector, all of them stored and assembled."""
     out: list[Sent] = []
     for one, body in prompts(PROMPTS, seed=7, until_ns=time.time_ns()):
-        headers = {"content-type": "application/x-protobuf"}
-        request = urllib.request.Request(f"http://127.0.0.1:{collector['http']}/v1/traces", data=body, headers=headers)
-        with urllib.request.urlopen(request, timeout=20) as response:
-            assert response.status == 200
+        post(collector["http"], body)
         out.append(one)
     deadline = time.monotonic() + _START_S
     while ask(collector["sql"], "SELECT count() AS n FROM prompts")[0]["n"] < PROMPTS:
         assert time.monotonic() < deadline, "the prompts were not assembled in time"
         time.sleep(0.1)
     return tuple(out)
+
+
+@pytest.fixture
+def send(collector: dict[str, int]) -> Callable[[str], Sent]:
+    """Sends one more prompt of a kind, now."""
+
+    def one_more(kind: str) -> Sent:
+        now_ns = time.time_ns()
+        sent, body = prompt(random.Random(now_ns), kind, now_ns - 2_000_000_000)
+        post(collector["http"], body)
+        return sent
+
+    return one_more
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from promptpath.storage import DEFAULT_URL, StorageError, connect
 from promptpath.storage.queries import dashboard, overview, prompts
 from promptpath.storage.queries.dashboard import Filters, Order
 
-#: How long an answer is reused. The end of a relative time range moves in steps of 5 s, so a page stays fresh.
+#: How long an answer is reused. The end of a short relative range moves every 5 s, so a page stays fresh.
 TTL_S: Final = 60
 #: Raw spans of one trace that a page reads at most.
 SPANS_MAX: Final = 5_000

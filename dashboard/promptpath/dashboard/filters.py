@@ -12,7 +12,9 @@ from promptpath.dashboard import format as fmt
 from promptpath.semconv import Status
 from promptpath.storage.queries.dashboard import Filters
 
-_NAMES = ("range", "model", "service", "tenant", "status")
+_NAMES = ("range", "model", "service", "tenant", "status", "live")
+#: Seconds between looks at storage while a page is live.
+_LIVE_S = 5
 _RANGES = (*state.RANGES, state.CUSTOM_RANGE)
 
 
@@ -61,8 +63,19 @@ def bar() -> Chosen:
         if st.button("Refresh", icon=":material/refresh:", key="refresh", help="Ask storage again"):
             data.refresh()
             st.rerun()
+        live = st.toggle("Live", key="live", bind="query-params", help=f"Look for new prompts every {_LIVE_S} s")
+    if live:
+        st.session_state["_just_drawn"] = True
+        _tick()
     filters = Filters(since_ns, until_ns, models, services, tenants, statuses)
     return Chosen(filters, tz, name != state.CUSTOM_RANGE, name)
+
+
+@st.fragment(run_every=_LIVE_S)
+def _tick() -> None:
+    """Draws the page anew from time to time; filters, place and scroll position stay."""
+    if not st.session_state.pop("_just_drawn", False):
+        st.rerun()
 
 
 def _range(name: str, tz: tzinfo) -> tuple[int, int]:

@@ -29,7 +29,8 @@ RANGES: Final[dict[str, int]] = {
 DEFAULT_RANGE: Final = "last hour"
 CUSTOM_RANGE: Final = "from … to …"
 
-#: A relative range ends on the next of these, so that queries within the same few seconds are the same query.
+#: A relative range ends on the next multiple of this, or of a thousandth of the range where that is more: what is asked
+#: again soon after is the same query, and its answer is at hand.
 _NOW_STEP_NS: Final = 5_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ENDS: Final = ("since", "until")
@@ -38,7 +39,8 @@ _ENDS: Final = ("since", "until")
 def relative_range(name: str, now_ns: int) -> tuple[int, int]:
     """Start and end of a relative range in Unix ns; the default range for a name that is none."""
     seconds = RANGES.get(name, RANGES[DEFAULT_RANGE])
-    until_ns = -(-now_ns // _NOW_STEP_NS) * _NOW_STEP_NS
+    step_ns = max(_NOW_STEP_NS, seconds * 1_000_000)
+    until_ns = -(-now_ns // step_ns) * step_ns
     return until_ns - seconds * 1_000_000_000, until_ns
 
 

@@ -66,6 +66,8 @@ def ttft(
                     orient="top",
                     title="prompts",
                     titleOrient="left",
+                    titleFontSize=11,
+                    titleFontWeight="normal",
                     gradientLength=140,
                     tickCount=3,
                     tickMinStep=1,
