@@ -244,8 +244,8 @@ def _tokens(batch: Batch, found: Deliveries, ended: Ints, columns: dict[str, pa.
     output = batch.outermost_int("output_tokens")
     output = np.maximum(output, _of_all_choices(batch, output))
     aborted = np.isin(ended, [status.STATUS_NAMES.index(one) for one in _ABORTED])
-    # Of an answer cut short only what was delivered counts, not what the engine went on to make. Where the engine's span
-    # is all there is, its own count stands.
+    # Of an answer cut short only what was delivered counts, not what the engine went on to make. Where the engine's
+    # span is all there is, its own count stands.
     engine_only = batch.tree.stage[batch.prompts.root] == STAGE_CODE[Stage.SERVER]
     countable = (found.first_tokens >= 0) & ((found.source != SOURCES.index("engine")) | engine_only)
     delivered = np.where(countable, found.delivered, np.where(engine_only, output, -1))
