@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Signal = Literal["traces", "metrics", "logs"]
 
 _PROTOS: Final = Path(__file__).parent / "otlp"
+_IMPORT: Final = 'import "common.proto";\n'
 #: What the views throw on a value that is nested deeper than they declare.
 _TOO_DEEP: Final = "OTLP value nested too deep"
 #: Errors that say "these bytes are no such request" rather than "the database has a problem".
@@ -89,7 +90,7 @@ def insert(client: Client, signal: Signal, body: bytes | Path, token: str) -> in
 
 
 def _send(client: Client, signal: Signal, body: bytes | Path, token: str) -> None:
-    settings = {**_settings(signal), "insert_deduplication_token": token}
+    settings = {**_settings(signal, _is_embedded(client)), "insert_deduplication_token": token}
     if isinstance(body, Path):
         with body.open("rb") as file:
             client.raw_insert(f"otlp_{signal}", insert_block=file, fmt="ProtobufSingle", settings=settings)
@@ -97,11 +98,10 @@ def _send(client: Client, signal: Signal, body: bytes | Path, token: str) -> Non
         client.raw_insert(f"otlp_{signal}", insert_block=body, fmt="ProtobufSingle", settings=settings)
 
 
-@lru_cache(maxsize=3)
-def _settings(signal: Signal) -> Mapping[str, Any]:
+@lru_cache(maxsize=6)
+def _settings(signal: Signal, is_embedded: bool) -> Mapping[str, Any]:
     return {
-        "format_schema_source": "string",
-        "format_schema": (_PROTOS / "common.proto").read_text() + (_PROTOS / f"{signal}.proto").read_text(),
+        **(_schema_file(signal) if is_embedded else _schema_text(signal)),
         "format_schema_message_name": "Request",
         "input_format_protobuf_oneof_presence": 1,
         "output_format_json_escape_forward_slashes": 0,
@@ -110,6 +110,21 @@ def _settings(signal: Signal) -> Mapping[str, Any]:
         # Spans with wild timestamps must not hold up the batch that they came in.
         "throw_on_max_partitions_per_insert_block": 0,
     }
+
+
+def _schema_text(signal: Signal) -> Mapping[str, str]:
+    """The schema as text, for a server, which does not have our files."""
+    texts = [(_PROTOS / f"{name}.proto").read_text() for name in ("common", signal)]
+    return {"format_schema_source": "string", "format_schema": texts[0] + texts[1].split(_IMPORT, 1)[1]}
+
+
+def _schema_file(signal: Signal) -> Mapping[str, str]:
+    """The schema as a file: given as text, the embedded engine would copy it to `__cache__` in the working directory."""
+    return {"format_schema_source": "file", "format_schema": str(_PROTOS / f"{signal}.proto")}
+
+
+def _is_embedded(client: Client) -> bool:
+    return str(client.uri).startswith("chdb:")
 
 
 def _failure(signal: Signal, error: Exception) -> StorageError:

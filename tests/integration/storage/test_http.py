@@ -114,7 +114,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[_Server]:
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Server]:
+    # An engine that is given a schema as text keeps a copy in its working directory; a server has a directory for them.
+    monkeypatch.chdir(tmp_path)
     server = _Server(tmp_path / "engine")
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -288,6 +288,13 @@ def test_arrivals_say_when_a_trace_changed(store: Any) -> None:
     ]
 
 
+def test_nothing_is_left_in_the_working_directory(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    ingest.insert_traces(store.client, _request(_span()), "t")
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
 # --- what is no request -----------------------------------------------------------------------------------------------
 
 

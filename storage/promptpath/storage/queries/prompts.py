@@ -1,7 +1,7 @@
 """Prompts: lists, one of them, and the spans it was made from.
 
-Every function returns an Arrow table. Times of day come twice: as timestamps to the microsecond, for people, and exactly
-as Unix nanoseconds (`start_ns`), for `Table.to_pylist` cannot give nanosecond timestamps without pandas.
+Every function returns an Arrow table. Times of day come twice: as timestamps to the microsecond, for people, and
+exactly, as Unix nanoseconds (`start_ns`), for `Table.to_pylist` cannot give nanosecond timestamps without pandas.
 """
 
 from __future__ import annotations
