@@ -249,7 +249,9 @@ class Batcher:
                 if status == openvino_genai.GenerationStatus.IGNORED:
                     news.append((generation, EngineFailed("the prompt does not fit into the KV cache")))
                 continue
-            output = next(iter(handle.read().values()))
+            output = next(iter(handle.read().values()), None)
+            if output is None:  # cancelled between the two calls
+                continue
             news.append((generation, Tokens(list(output.generated_ids), _FINISH.get(output.finish_reason))))
         # First tokens first: somebody is waiting for them.
         news.sort(key=lambda item: item[0].begun)
