@@ -119,7 +119,7 @@ def _schema_text(signal: Signal) -> Mapping[str, str]:
 
 
 def _schema_file(signal: Signal) -> Mapping[str, str]:
-    """The schema as a file: given as text, the embedded engine would copy it to `__cache__` in the working directory."""
+    """The schema as a file: of a text the embedded engine would keep a copy, `__cache__` in the working directory."""
     return {"format_schema_source": "file", "format_schema": str(_PROTOS / f"{signal}.proto")}
 
 
