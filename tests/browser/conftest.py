@@ -21,9 +21,10 @@ from typing import IO, Any
 import pytest
 
 from .chromium import NoChromium, launch
-from .seed import Sent, prompt, prompts
+from .seed import Sent, agent_run, prompt, prompts
 
 PROMPTS = 72
+AGENT_CALLS = 3
 _START_S = 60.0
 
 _COLLECTOR = """
@@ -131,8 +132,11 @@ def sent(collector: dict[str, int]) -> tuple[Sent, ...]:
     for one, body in prompts(PROMPTS, seed=7, until_ns=time.time_ns()):
         post(collector["http"], body)
         out.append(one)
+    run, body = agent_run(AGENT_CALLS, seed=8, start_ns=time.time_ns() - 10_000_000_000)
+    post(collector["http"], body)
+    out += run
     deadline = time.monotonic() + _START_S
-    while ask(collector["sql"], "SELECT count() AS n FROM prompts")[0]["n"] < PROMPTS:
+    while ask(collector["sql"], "SELECT count() AS n FROM prompts")[0]["n"] < PROMPTS + AGENT_CALLS:
         assert time.monotonic() < deadline, "the prompts were not assembled in time"
         time.sleep(0.1)
     return tuple(out)

@@ -47,6 +47,7 @@ class _Batch:
 
     rng: random.Random
     trace_id: bytes
+    parent: bytes = b""
     spans: dict[str, list[Span]] = field(default_factory=dict)
 
     def add(
@@ -64,7 +65,10 @@ class _Batch:
     ) -> bytes:
         """One span; attributes are given by name with `__` for a dot. Returns its id."""
         span_id = self.rng.randbytes(8)
-        said = {semconv.STAGE: stage, **{key.replace("__", "."): value for key, value in attributes.items()}}
+        said = {
+            **({semconv.STAGE: stage} if stage else {}),
+            **{key.replace("__", "."): value for key, value in attributes.items()},
+        }
         if error:
             said[semconv.ERROR_TYPE] = error
         span = Span(
@@ -107,9 +111,32 @@ def prompts(count: int, *, seed: int, until_ns: int, every_ns: int = 900 * MS) -
         yield prompt(rng, KINDS[number % len(KINDS)], start_ns, tenant=("red", "blue")[number % 2])
 
 
-def prompt(rng: random.Random, kind: str, start_ns: int, *, tenant: str = "red") -> tuple[Sent, bytes]:
-    """One prompt of a kind (one of `KINDS`) that began at `start_ns`."""
+def agent_run(calls: int, *, seed: int, start_ns: int) -> tuple[list[Sent], bytes]:
+    """An agent that asks the model several times, one after the other: one trace, several prompts."""
+    rng = random.Random(seed)
     batch = _Batch(rng, rng.randbytes(16))
+    every_ns = 1_500 * MS
+    root = batch.add(
+        "demo-client", "invoke_agent planner", b"", start_ns, start_ns + calls * every_ns, stage="",
+        gen_ai__operation__name="invoke_agent", gen_ai__agent__name="planner",
+    )  # fmt: skip
+    out, bodies = [], _request(batch).SerializeToString()
+    for number in range(calls):
+        sent, body = prompt(rng, "plain", start_ns + number * every_ns, within=(batch.trace_id, root))
+        out.append(sent)
+        # Concatenated requests are one request.
+        bodies += body
+    return out, bodies
+
+
+def prompt(
+    rng: random.Random, kind: str, start_ns: int, *, tenant: str = "red", within: tuple[bytes, bytes] | None = None
+) -> tuple[Sent, bytes]:
+    """One prompt of a kind (one of `KINDS`) that began at `start_ns`, in a trace of its own or `within` (trace,
+    parent)."""
+    batch = _Batch(rng, rng.randbytes(16))
+    if within:
+        batch.trace_id, batch.parent = within
     deliveries = {"aborted": 5, "stalled": 40}.get(kind, rng.randint(12, 60))
     gaps_us = [int(rng.gammavariate(20, 12_000 / 20)) for _ in range(deliveries - 1)]
     if kind == "stalled":
@@ -170,7 +197,7 @@ def _answered(batch: _Batch, kind: str, start_ns: int, gaps_us: list[int], tenan
     client, server = Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_SERVER
 
     root = batch.add(
-        "demo-client", f"chat {MODEL}", b"", start_ns, end["demo-client"], stage="client", kind=client,
+        "demo-client", f"chat {MODEL}", batch.parent, start_ns, end["demo-client"], stage="client", kind=client,
         promptpath__tenant=tenant, **answer, **abort, **tokens("demo-client", start_ns),
     )  # fmt: skip
     call = batch.add(
@@ -225,7 +252,7 @@ def _limited(batch: _Batch, start_ns: int, tenant: str) -> tuple[Sent, bytes]:
     http = {"http__request__method": "POST", "url__path": PATH, "http__response__status_code": 429}
     said = {"gen_ai__operation__name": "chat", "gen_ai__request__model": MODEL, "promptpath__tenant": tenant}
     root = batch.add(
-        "demo-client", f"chat {MODEL}", b"", start_ns, end_ns, stage="client", kind=Span.SPAN_KIND_CLIENT,
+        "demo-client", f"chat {MODEL}", batch.parent, start_ns, end_ns, stage="client", kind=Span.SPAN_KIND_CLIENT,
         error="429", http__response__status_code=429, **said,
     )  # fmt: skip
     call = batch.add(
@@ -241,12 +268,16 @@ def _limited(batch: _Batch, start_ns: int, tenant: str) -> tuple[Sent, bytes]:
 
 
 def _sent(batch: _Batch, kind: str, root: bytes, ttft_ns: int | None, gaps_us: tuple[int, ...]) -> tuple[Sent, bytes]:
+    count = sum(len(spans) for spans in batch.spans.values())
+    sent = Sent(kind, batch.trace_id.hex(), root.hex(), ttft_ns, gaps_us, count)
+    return sent, _request(batch).SerializeToString()
+
+
+def _request(batch: _Batch) -> ExportTraceServiceRequest:
     request = ExportTraceServiceRequest()
     for service, spans in batch.spans.items():
         request.resource_spans.append(_resource_spans(service, spans))
-    count = sum(len(spans) for spans in batch.spans.values())
-    sent = Sent(kind, batch.trace_id.hex(), root.hex(), ttft_ns, gaps_us, count)
-    return sent, request.SerializeToString()
+    return request
 
 
 def _resource_spans(service: str, spans: list[Span]) -> ResourceSpans:

@@ -13,7 +13,7 @@ import pytest
 from promptpath.dashboard import format as fmt
 from promptpath.semconv import Part
 
-from .conftest import Run
+from .conftest import AGENT_CALLS, Run
 from .seed import Sent
 
 pytestmark = pytest.mark.timeout(180)
@@ -209,6 +209,21 @@ def test_filters_wait_while_one_prompt_is_looked_at(run: Run, page: Any) -> None
         page.locator(".st-key-card-waterfall svg.marks").wait_for()
         page.get_by_role("link", name="Prompts", exact=True).click()
         page.wait_for_url("**/prompts?status=client_abort")
+
+
+def test_a_trace_of_an_agent_run_lets_one_choose_among_its_prompts(run: Run, page: Any) -> None:
+    calls = run.sent[-AGENT_CALLS:]
+    assert len({sent.trace_id for sent in calls}) == 1
+    page.goto(f"{run.url}/prompt?id={calls[0].trace_id}")
+    page.get_by_text(f"stands for {AGENT_CALLS} prompts").wait_for()
+    rows = page.locator(".st-key-several-table tbody tr")
+    rows.first.wait_for()
+    assert rows.evaluate_all("rows => rows.map(row => row.dataset.prompt)") == [sent.prompt_id for sent in calls]
+    rows.nth(1).locator("a").click()
+    page.wait_for_url(f"**/prompt?id={calls[1].prompt_id}")
+    page.locator(".st-key-card-waterfall svg.marks").wait_for()
+    settled(page)
+    assert metric(page, "figures", "TTFT") == fmt.duration(calls[1].ttft_ns)
 
 
 def test_a_prompt_that_did_not_stream_has_no_breakdown(run: Run, page: Any) -> None:

@@ -42,6 +42,8 @@ _STYLE = """
   .pp-formula { font-size: 0.95rem; line-height: 2; font-variant-numeric: tabular-nums; }
   .pp-formula sub { font-size: 0.75em; }
   .pp-formula b { font-weight: 600; }
+  .pp-legend { display: flex; flex-wrap: wrap; gap: 0.2rem 0.9rem; font-size: 0.8rem; opacity: 0.9; }
+  .pp-legend i { display: inline-block; width: 0.7rem; height: 0.7rem; border-radius: 2px; margin-right: 0.35rem; }
   .pp-hops { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; font-size: 0.85rem; }
   .pp-hops span { border: 1px solid rgba(128, 128, 128, 0.4); border-radius: 0.35rem; padding: 0.1rem 0.5rem; }
   .pp-hops small { opacity: 0.65; }

@@ -149,6 +149,7 @@ def _row_axis(waterfall: Waterfall, row_height: int) -> alt.Y:
             labelFontSize=12 if row_height > 16 else 10,
             labelFontWeight=weight,
             labelOverlap=False,
+            labelFlush=False,
             ticks=False,
             domain=False,
             grid=True,

@@ -11,6 +11,7 @@ from promptpath.dashboard import format as fmt
 from promptpath.dashboard import prompt_view
 from promptpath.dashboard.prompt_view import BreakdownRow, Hop, Prompt, Response, Term
 from promptpath.dashboard.theme import PART_COLOR, PART_HELP, status_color
+from promptpath.semconv import Part
 
 _WIDE = ' class="pp-wide"'
 _OPTIONAL = (
@@ -121,6 +122,12 @@ def response(answer: Response) -> str:
         f"measured end to end: {fmt.duration(answer.e2e_ns)}, "
         f"of which {fmt.duration(answer.tail_ns)} after the last token</div>"
     )
+
+
+def legend() -> str:
+    """Which colour is which part, in one line."""
+    items = "".join(f'<span><i style="background:{PART_COLOR[part]}"></i>{part.value}</span>' for part in Part)
+    return f'<div class="pp-legend" role="group" aria-label="Colours of the parts">{items}</div>'
 
 
 def symbol(name: str) -> str:

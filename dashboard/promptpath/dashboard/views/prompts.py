@@ -9,7 +9,7 @@ import streamlit as st
 
 from promptpath.dashboard import data, filters, messages, state
 from promptpath.dashboard import format as fmt
-from promptpath.dashboard.components import prompt_table
+from promptpath.dashboard.components import prompt_html, prompt_table
 from promptpath.storage.queries.dashboard import PAGE_ROWS_MAX, Order
 
 #: What people read, in the page and in the URL alike.
@@ -51,7 +51,9 @@ def page() -> None:
         number = _page_number(-(-total // size))
     offset = (number - 1) * size
     rows = data.list_prompts(chosen.filters, _ORDERS[order], direction == _DESCENDING, size, offset)
-    st.caption(f"{offset + 1:,}–{offset + len(rows):,} of {fmt.plural(total, 'prompt')}")
+    with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
+        st.caption(f"{offset + 1:,}–{offset + len(rows):,} of {fmt.plural(total, 'prompt')}", width="content")
+        st.html(prompt_html.legend(), width="content")
     caption = f"Prompts by {order}, {direction}, {chosen.label}"
     clicked = prompt_table.draw(rows, chosen.tz, key="prompts-table", caption=caption)
     if clicked:
