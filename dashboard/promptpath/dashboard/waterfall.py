@@ -12,7 +12,7 @@ from promptpath.semconv import Stage
 
 #: Rows and pieces drawn at most; the shortest rows go first, and the page says how many.
 ROWS_MAX: Final = 400
-PIECES_MAX: Final = 1_600
+PIECES_MAX: Final = 850
 
 #: Stages that are worked out, not emitted: a piece of one of them does not say what its span is.
 _DERIVED: Final = frozenset({Stage.TRANSIT.value, Stage.UNATTRIBUTED.value})
@@ -226,5 +226,5 @@ def _label(stage: str, name: str, hop: str, callee: str, attempt: str, failed: s
         if attempt not in ("", "1") or failed:
             label += f" #{attempt}" if attempt else ""
     else:
-        label = name if stage in _NAMED else stage
+        label = name if stage in _NAMED or name == stage else f"{stage} · {name}"
     return f"{label} ✗ {failed}" if failed else label

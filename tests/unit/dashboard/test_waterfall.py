@@ -30,7 +30,7 @@ def test_one_row_a_stage_span_nested_as_the_calls_were() -> None:
         ("d", 2, "engine · server"),
         # Their parent, a span of a framework, is no stage: they hang under the nearest that is.
         ("e", 3, "queue"),
-        ("f", 3, "prefill"),
+        ("f", 3, "prefill · llm_prefill"),
     ]
     assert [row.host for row in built.rows] == ["client-host"] * 3 + ["engine-host"] * 3
     assert [row.heading for row in built.rows] == [True, False, False, True, False, False]
@@ -143,6 +143,15 @@ def test_the_chart_draws_each_piece_solid_or_light_in_its_domains_colour() -> No
     assert set(bars["encoding"]["color"]["scale"]["domain"]) == set(by_stage.values())
     tooltips = [item["title"] if "title" in item else item["field"] for item in bars["encoding"]["tooltip"]]
     assert tooltips[:5] == ["stage", "span", "hop", "starts at", "lasts"]
+
+
+def test_pieces_too_short_for_a_bar_are_ticks() -> None:
+    built = waterfall.build(prompt(), spans())
+    assert [layer["mark"]["type"] for layer in spec(built)["layer"]] == ["bar", "rule", "text"]
+    drawn = spec(built, view_ns=(0, 10_000 * MS))
+    (ticks,) = (layer for layer in drawn["layer"] if layer["mark"]["type"] == "tick")
+    # 20 ms of 10 s is the least that a bar shows.
+    assert {row["start"] for row in drawn["datasets"][ticks["data"]["name"]]} == {0, 0.01, 0.02, 0.025, 0.095}
 
 
 def test_the_chart_zooms_in_time_only_and_leaves_the_bare_wheel_to_the_page() -> None:

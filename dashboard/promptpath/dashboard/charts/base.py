@@ -160,7 +160,7 @@ def color_by(field: str, colors: Mapping[str, str], *, legend: bool = True, symb
     """Colour by name, the legend above the chart in the mapping's order. `symbol`: `square`, or `stroke` for lines."""
     scale = alt.Scale(domain=list(colors), range=list(colors.values()))
     shown = (
-        alt.Legend(orient="top", title=None, symbolType=symbol, symbolStrokeWidth=2.5, labelLimit=180)
+        alt.Legend(orient="top", title=None, symbolType=symbol, symbolStrokeWidth=2.5, symbolOpacity=1, labelLimit=180)
         if legend
         else None
     )

@@ -13,6 +13,8 @@ from promptpath.dashboard.waterfall import Waterfall
 
 LABEL_WIDTH = 250
 _LIGHT = 0.26
+#: A piece shorter than this part of the view is thinner than about two pixels.
+_SEEN_PARTS = 500
 
 
 def chart(
@@ -37,6 +39,7 @@ def chart(
             {
                 "row": piece.row,
                 "start": piece.start_ns / divisor,
+                "lasts_ns": piece.end_ns - piece.start_ns,
                 "end": piece.end_ns / divisor,
                 "domain": DOMAIN_LABEL[stage_domain(piece.stage)],
                 "path": "critical path" if piece.critical else "a deeper stage has the time",
@@ -113,6 +116,19 @@ def chart(
         .add_params(zoom)
     )
     layers = [bars]
+    # At less than a pixel or two a bar cannot be seen: a tick stands where it is, in its colour.
+    thin = [piece for piece in pieces if piece["lasts_ns"] < (view_ns[1] - view_ns[0]) / _SEEN_PARTS]
+    if thin:
+        layers.append(
+            alt.Chart(base.frame(thin, ["row", "start", "domain", "opacity"]))
+            .mark_tick(thickness=2, height={"band": 0.72}, clip=True, tooltip=None)
+            .encode(
+                x=x,
+                y=y,
+                color=base.color_by("domain", colors),
+                opacity=alt.Opacity("opacity:Q", scale=None, legend=None),
+            )
+        )
     if deliveries_ns:
         ticks = base.frame([{"row": 0, "start": at / divisor} for at in deliveries_ns], ["row", "start"])
         layers.append(

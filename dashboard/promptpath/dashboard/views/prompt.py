@@ -22,7 +22,7 @@ _WHOLE: Final = "Whole prompt"
 _FIRST: Final = "To the first token"
 #: A first token that comes earlier than this share of the whole would be a sliver: the view then begins with it.
 _SLIVER: Final = 0.25
-_TICKS_MAX: Final = 400
+_TICKS_MAX: Final = 250
 _RAW_ROWS_MAX: Final = 200
 
 
