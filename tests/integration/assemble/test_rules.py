@@ -84,7 +84,8 @@ def test_everything_ours_says(read: Callable[..., Row]) -> None:
         "gaps_us": [1500, 20, 30], "counts": [1, 2, 3], "first_token_ns": None, "first_byte_ns": 1_200_000,
         "part_stages": [], "part_starts_ns": [], "part_durations_ns": [], "streaming": True, "operation": "chat",
         "model": "answered", "request_model": "asked", "finish_reason": "stop", "http_status": 200, "error_type": "",
-        "abort": "client", "tenant": "acme", "request_id": "", "input_tokens": 7, "cached_tokens": 2,
+        "abort": "client", "tenant": "acme", "request_id": "", "response_id": "", "correlation_id": "", "bootstrap_id": "",
+        "link_traces": [], "link_spans": [], "preempted_us": [], "input_tokens": 7, "cached_tokens": 2,
         "output_tokens": 6, "reasoning_tokens": 1, "preemptions": 2, "tcp_rtt_us": 80, "tcp_retransmits": 1,
         "cost_usd": None, "conversation_id": "talk", "agent_name": "it", "gpu_uuids": ["GPU-1", "GPU-2"],
     }  # fmt: skip

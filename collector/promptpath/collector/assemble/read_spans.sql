@@ -59,6 +59,9 @@ SELECT
     {{abort}} AS abort,
     {{tenant}} AS tenant,
     {{request_id}} AS request_id,
+    {{response_id}} AS response_id,
+    {{correlation_id}} AS correlation_id,
+    {{bootstrap_id}} AS bootstrap_id,
     {{input_tokens}} AS input_tokens,
     {{cached_tokens}} AS cached_tokens,
     {{output_tokens}} AS output_tokens,
@@ -69,7 +72,10 @@ SELECT
     {{cost_usd}} AS cost_usd,
     {{conversation_id}} AS conversation_id,
     {{agent_name}} AS agent_name,
-    {{gpu_uuids}} AS gpu_uuids
+    {{gpu_uuids}} AS gpu_uuids,
+    `Links.TraceId` AS link_traces,
+    `Links.SpanId` AS link_spans,
+    JSONExtract(SpanAttributes['promptpath.preempted_us'], 'Array(Int64)') AS preempted_us
 FROM
 (
     -- What several expressions use, apart, for it makes the query's analysis a third cheaper.

@@ -80,6 +80,9 @@ SPAN_SCHEMA: Final = pa.schema(
         ("abort", _text),
         ("tenant", _text),
         ("request_id", _text),
+        ("response_id", _text),
+        ("correlation_id", _text),
+        ("bootstrap_id", _text),
         ("input_tokens", _int),
         ("cached_tokens", _int),
         ("output_tokens", _int),
@@ -91,6 +94,9 @@ SPAN_SCHEMA: Final = pa.schema(
         ("conversation_id", _text),
         ("agent_name", _text),
         ("gpu_uuids", pa.list_(_text)),
+        ("link_traces", pa.list_(_text)),
+        ("link_spans", pa.list_(_text)),
+        ("preempted_us", pa.list_(_int)),
     ]
 )
 
