@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from promptpath.collector.assemble.climb import mark_above
 from promptpath.collector.assemble.clock import Axis
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE
 from promptpath.collector.assemble.schema import IS_CALLER, IS_RELAY, NO_NS, STAGE_CODE, Bools, Ints, stage_set
+from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
 
@@ -79,14 +81,10 @@ def _count(tree: Tree, chosen: Bools) -> Ints:
 
 def _answered(nodes: Nodes, tree: Tree, root: Bools) -> Bools:
     """Nodes under which, inside their hop, another hop (or an engine in the same process) left a span."""
-    answered = np.zeros(len(nodes), dtype=np.bool_)
     is_entry = tree.entry == np.arange(len(nodes))
-    shows = (is_entry & ~root) | _ENGINE[tree.stage]
-    for level in reversed(tree.levels[1:]):
-        level = level[(tree.prompt[level] != NONE) & ~root[level]]
-        up = shows[level] | (answered[level] & ~is_entry[level])
-        answered[tree.parent[level[up]]] = True
-    return answered
+    within = (tree.prompt != NONE) & ~root
+    shows = np.flatnonzero(within & (is_entry | _ENGINE[tree.stage]))
+    return mark_above(tree.parent, shows, through=within & ~is_entry)
 
 
 def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, root: Bools) -> tuple[Bools, Ints, Ints]:
@@ -94,9 +92,12 @@ def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, root: Bools) -> tu
     above = np.where(tree.staged_parent == NONE, 0, tree.staged_parent)
     bare = (tree.entry == np.arange(len(nodes))) & (tree.stage > 0) & (tree.staged_parent != NONE) & ~calls[above]
     attempt = np.flatnonzero((calls | bare) & ~root & (tree.caller != NONE)).astype(np.int64)
-    start = nodes.start[attempt] + axis.shift[attempt]
-    order = attempt[np.lexsort((attempt, start, tree.caller[attempt]))]
-    again = tree.caller[order][1:] == tree.caller[order][:-1] if len(order) else np.zeros(0, dtype=np.bool_)
+    # Only under a caller of which one failed can any be lost.
+    suspect = np.zeros(len(nodes), dtype=np.bool_)
+    suspect[tree.caller[attempt[nodes.failed[attempt]]]] = True
+    attempt = attempt[suspect[tree.caller[attempt]]]
+    order = attempt[order_by(tree.caller[attempt], nodes.start[attempt] + axis.shift[attempt])]
+    again = tree.caller[order][1:] == tree.caller[order][:-1]
     gone = nodes.failed[order][:-1] & (nodes.first[order][:-1] == NO_NS) & again
     first_lost, following = order[:-1][gone], order[1:][gone]
     lost = np.zeros(len(nodes), dtype=np.bool_)

@@ -26,6 +26,7 @@ from promptpath.collector.assemble.schema import (
     Ints,
     stage_set,
 )
+from promptpath.collector.assemble.sorting import exact_sums, order_by
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
 
@@ -87,13 +88,12 @@ def paint(nodes: Nodes, tree: Tree, axis: Axis, attempts: Attempts, prompts: Pro
     stage = _piece_stage(tree, attempts, node)
     stage[entries.lost[owner] == 1] = STAGE_CODE[Stage.ROUTER]
 
-    parts = np.zeros((len(prompts), len(PARTS)), dtype=np.int64)
     before = piece_start < tokens.ttft[prompt]
     length = piece_end - piece_start
-    np.add.at(parts, (prompt[before], PART_OF_STAGE[stage[before]]), length[before])
-    retry = np.zeros(len(prompts), dtype=np.int64)
+    part = prompt[before] * len(PARTS) + PART_OF_STAGE[stage[before]]
+    parts = exact_sums(part, length[before], len(prompts) * len(PARTS)).reshape(-1, len(PARTS))
     wasted = (entries.lost[owner] == 1) & (before | (tokens.ttft[prompt] == NO_NS))
-    np.add.at(retry, prompt[wasted], length[wasted])
+    retry = exact_sums(prompt[wasted], length[wasted], len(prompts))
     return Painted(node, prompt, stage, piece_start, piece_end, start, end, parts, retry)
 
 
@@ -157,43 +157,46 @@ def _owners(entries: _Entries, prompt_end: Ints) -> tuple[Ints, Ints, Ints]:
     if size == 0:
         empty = np.empty(0, dtype=np.int64)
         return empty, empty, empty
-    order = np.lexsort((entries.node, entries.since, entries.until, entries.depth))
-    rank = np.empty(size, dtype=np.int64)
-    rank[order] = np.arange(size)
+    order = order_by(entries.prompt, entries.depth, entries.until, entries.since, entries.node)
     # One line for all prompts, end to end, so that one sort and one sweep serve the whole batch.
-    base = np.cumsum(prompt_end + 1) - (prompt_end + 1)
-    begin = entries.start + base[entries.prompt]
-    until = entries.end + base[entries.prompt]
-    cuts = np.unique(np.concatenate((begin, until)))
-    top = _highest(np.searchsorted(cuts, begin), np.searchsorted(cuts, until), rank, len(cuts) - 1)
-    covered = top >= 0
-    left, right = cuts[:-1][covered], cuts[1:][covered]
-    owner = order[top[covered]]
-    new = np.concatenate(([True], (owner[1:] != owner[:-1]) | (left[1:] != right[:-1])))
-    at = np.flatnonzero(new)
-    owner = owner[at].astype(np.int64)
-    right = right[np.append(at[1:], len(right)) - 1]
-    offset = base[entries.prompt[owner]]
-    return owner, left[at] - offset, right - offset
+    base = (np.cumsum(prompt_end + 1) - (prompt_end + 1))[entries.prompt[order]]
+    cuts, at = _numbered(np.concatenate((entries.start[order] + base, entries.end[order] + base)))
+    top = _highest(at[:size], at[size:], len(cuts) - 1)
+    new = np.flatnonzero(np.diff(top, prepend=NONE, append=NONE))
+    covered = np.flatnonzero(top[new[:-1]] != NONE)
+    owner = top[new[covered]]
+    return order[owner], cuts[new[covered]] - base[owner], cuts[new[covered + 1]] - base[owner]
 
 
-def _highest(begin: Ints, end: Ints, rank: Ints, cells: int) -> Ints:
-    """For each of `cells` cells the highest rank of the ranges [begin, end) that cover it, else -1.
+def _numbered(values: Ints) -> tuple[Ints, Ints]:
+    """The distinct values in order, and which of them each value is."""
+    order = np.argsort(values)
+    ordered = values[order]
+    new = np.diff(ordered, prepend=ordered[0] - 1) != 0
+    number = np.empty(len(values), dtype=np.int64)
+    number[order] = np.cumsum(new) - 1
+    return ordered[new], number
+
+
+def _highest(begin: Ints, end: Ints, cells: int) -> Ints:
+    """For each of `cells` cells the last of the ranges [begin, end) that covers it, else -1.
 
     A sparse table filled from the top: each range is two overlapping blocks of a power of two, and each level hands its
     blocks down in halves. O((ranges + cells) log cells), whatever the overlaps.
     """
-    length = end - begin
-    level_of = np.frexp(length.astype(np.float64))[1] - 1
+    level_of = (np.frexp((end - begin).astype(np.float64))[1] - 1).astype(np.uint8)
+    by_level = np.argsort(level_of, kind="stable")
+    cuts = np.cumsum(np.bincount(level_of))[:-1]
     table = np.full(cells, NONE, dtype=np.int64)
-    for level in range(int(level_of.max()), -1, -1):
-        chosen = level_of == level
-        np.maximum.at(table, begin[chosen], rank[chosen])
-        np.maximum.at(table, end[chosen] - (1 << level), rank[chosen])
+    for level, chosen in reversed(list(enumerate(np.split(by_level, cuts)))):
+        for place in (begin[chosen], end[chosen] - (1 << level)):
+            # Of several ranges at one place the last written stays, which is the highest.
+            higher = chosen > table[place]
+            table[place[higher]] = chosen[higher]
         if level:
             half = 1 << (level - 1)
             lower = table.copy()
-            lower[half:] = np.maximum(lower[half:], table[:-half])
+            np.maximum(lower[half:], table[:-half], out=lower[half:])
             table = lower
     return table
 

@@ -12,6 +12,7 @@ from promptpath.collector.assemble.clock import Axis
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE, first_of_group
 from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, STAGE_CODE, Bools, Ints
+from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
 
@@ -64,13 +65,14 @@ class FirstTokens:
 def prompts_of(nodes: Nodes, tree: Tree, attempts: Attempts, axis: Axis) -> Prompts:
     """Number the prompts and order what is in them."""
     root = np.flatnonzero(tree.prompt == np.arange(len(nodes))).astype(np.int64)
-    root = root[np.lexsort((root, nodes.start[root], nodes.trace[root]))]
+    root = root[order_by(nodes.trace[root], nodes.start[root])]
     number = np.full(len(nodes) + 1, NONE, dtype=np.int64)
     number[root] = np.arange(len(root))
     of = number[tree.prompt]
     member = np.flatnonzero(of != NONE).astype(np.int64)
-    start = nodes.start[member] + axis.shift[member]
-    order = member[np.lexsort((member, start, tree.depth[member], attempts.lost[member], of[member]))]
+    mine = of[member]
+    start = nodes.start[member] + axis.shift[member] - nodes.start[root][mine]
+    order = member[order_by(mine, attempts.lost[member].astype(np.int64), tree.depth[member], start)]
     return Prompts(root, of, order)
 
 

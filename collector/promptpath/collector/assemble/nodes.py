@@ -6,6 +6,7 @@ queue and prefill times as numbers instead of child spans): those come last and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,14 +14,17 @@ import pyarrow as pa
 
 from promptpath.collector.assemble.ragged import NONE, bools_of, codes_of, ints_of
 from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, STAGE_CODE, Bools, Ints
+from promptpath.collector.assemble.sorting import Words, find, order_by, runs
+from promptpath.collector.assemble.texts import ids_of, ranks_of, sparse_codes_of
 
 
 @dataclass
 class Nodes:
     """Columns of n nodes, all of shape (n,). The first `spans` nodes are spans, the others parts of one.
 
-    row: row of the span table (of the span a part belongs to). trace, parent_key, scope, service, process, host,
-    request: codes. parent: index of the parent node, -1 for none; `orphan` where a parent is named that is not there.
+    row: row of the span table (of the span a part belongs to). trace, scope, service, process, host, request: codes.
+    parent_key: equal for nodes that name the same parent, whether it is there or not, -1 where none is named. parent:
+    index of the parent node, -1 for none; `orphan` where a parent is named that is not there.
     start, end: ns since the epoch. first: ns from start to the span's first delivery of tokens, NO_NS if it saw none.
     engine_first: the same, said by the span in a number of its own.
     """
@@ -56,22 +60,24 @@ class Nodes:
 
 def load(table: pa.Table) -> Nodes:
     """Nodes of a span table that `check_spans` has passed."""
-    trace, _ = codes_of(table["trace_id"].combine_chunks())
-    both = pa.concat_arrays([table["span_id"].combine_chunks(), table["parent_id"].combine_chunks()])
-    ids, id_names = codes_of(both)
-    count = table.num_rows
-    span, parent_id = ids[:count], ids[count:]
+    trace = ranks_of(table["trace_id"].combine_chunks())
+    span, parent_id, named = ids_of(table["span_id"].combine_chunks(), table["parent_id"].combine_chunks())
     start = ints_of(table["start_ns"].combine_chunks(), 0)
     duration = np.maximum(ints_of(table["duration_ns"].combine_chunks(), 0), 0)
 
     rows = _canonical_rows(trace, span, start, duration)
-    width = len(id_names) + 1
-    key = trace[rows] * width + span[rows]
-    named = parent_id[rows] != (id_names.index("") if "" in id_names[:1] else -1)
-    parent_key = trace[rows] * width + parent_id[rows]
-    parent = _find(key, parent_key)
-    parent[~named] = NONE
+    trace, named = trace[rows], named[rows]
+    wanted = [parent_id[0][rows], parent_id[1][rows], trace.view(np.uint64)]
+    asking = np.flatnonzero(named)
+    parent = np.full(len(rows), NONE, dtype=np.int64)
+    parent[asking] = find([span[0][rows], span[1][rows], trace.view(np.uint64)], [key[asking] for key in wanted])
+    parent_key = parent.copy()
     parent[parent == np.arange(len(rows))] = NONE
+    lost = np.flatnonzero(named & (parent == NONE))
+    unknown = lost[parent_key[lost] == NONE]
+    parent_key[unknown] = len(rows) + _numbered([key[unknown] for key in wanted])
+    orphan = np.zeros(len(rows), dtype=np.bool_)
+    orphan[lost] = True
 
     def text(name: str) -> tuple[Ints, list[str]]:
         codes, names = codes_of(table[name].combine_chunks())
@@ -82,10 +88,10 @@ def load(table: pa.Table) -> Nodes:
 
     stage_codes, stage_names = text("stage")
     known = np.array([STAGE_CODE.get(name, 0) for name in stage_names] or [0], dtype=np.int64)
-    stage = known[stage_codes] if len(rows) else stage_codes
+    stage = known[stage_codes]
     service, service_names = text("service")
     host, host_names = text("host")
-    request, request_names = text("request_id")
+    request, request_names = sparse_codes_of(table["request_id"].combine_chunks())
     kind, kind_names = text("kind")
     is_server = np.array([name.upper() == "SERVER" for name in kind_names] or [False], dtype=np.bool_)
     said_first = ints_of(table["first_token_ns"].combine_chunks(), NO_NS)[rows]
@@ -93,21 +99,21 @@ def load(table: pa.Table) -> Nodes:
     nodes = Nodes(
         spans=len(rows),
         row=rows,
-        trace=trace[rows],
+        trace=trace,
         parent=parent,
-        parent_key=np.where(named, parent_key, NONE),
-        orphan=named & (parent == NONE),
+        parent_key=parent_key,
+        orphan=orphan,
         start=start,
         end=start + duration,
         first=_first_delivery(table["gaps_us"].combine_chunks(), rows, said_first, stage),
         said_first=said_first,
         stage=stage,
-        server_kind=is_server[kind] if len(rows) else np.zeros(0, dtype=np.bool_),
+        server_kind=is_server[kind],
         scope=text("scope")[0],
         service=service,
         process=text("process")[0],
         host=host,
-        request=request,
+        request=request[rows],
         loopback=flag("loopback"),
         inference=flag("inference"),
         agent=flag("agent"),
@@ -119,32 +125,32 @@ def load(table: pa.Table) -> Nodes:
     return _with_parts(nodes, table)
 
 
-def _canonical_rows(trace: Ints, span: Ints, start: Ints, duration: Ints) -> Ints:
+def _canonical_rows(trace: Ints, span: tuple[Words, Words], start: Ints, duration: Ints) -> Ints:
     """Rows by trace and span id; of a span sent twice the longer one only."""
-    order = np.lexsort((duration, start, span, trace))
-    last = np.ones(len(order), dtype=np.bool_)
-    last[:-1] = (trace[order][1:] != trace[order][:-1]) | (span[order][1:] != span[order][:-1])
-    return order[last].astype(np.int64)
+    order = order_by(trace, *span, start, duration)
+    begins = runs(trace[order], span[0][order], span[1][order])
+    ends = np.append(begins[1:], len(order))[: len(begins)] - 1
+    chosen: Ints = order[ends]
+    return chosen
 
 
-def _find(keys: Ints, wanted: Ints) -> Ints:
-    """Index of each wanted key among unique keys, -1 where absent."""
-    if len(keys) == 0:
-        return np.empty(0, dtype=np.int64)
-    order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
-    found = order[at]
-    return np.where(keys[found] == wanted, found, NONE).astype(np.int64)
+def _numbered(keys: Sequence[Words]) -> Ints:
+    """One number for each distinct row of some columns."""
+    order = order_by(*keys)
+    begins = runs(*(key[order] for key in keys))
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(order))))
+    return number
 
 
 def _first_delivery(gaps: pa.Array, rows: Ints, said: Ints, stage: Ints) -> Ints:
     """Span start to first delivery in ns: from the token gaps, else as the span says, for spans that contain others."""
-    offsets = gaps.offsets.to_numpy().astype(np.int64)
-    values = gaps.values.to_numpy(zero_copy_only=False).astype(np.int64)
-    begin, length = offsets[rows], offsets[rows + 1] - offsets[rows]
-    has = length > 0
+    offsets = gaps.offsets.to_numpy()
+    values = gaps.values.to_numpy(zero_copy_only=False)
+    begin = offsets[:-1][rows]
+    has = np.flatnonzero((offsets[1:] != offsets[:-1])[rows])
     first = np.where(said >= 0, said, NO_NS)
-    first[has] = values[begin[has]] * 1000
+    first[has] = values[begin[has]].astype(np.int64) * 1000
     first[~IS_CONTAINER[stage] & (stage != STAGE_CODE["inbound"])] = NO_NS
     return first
 
@@ -153,9 +159,9 @@ def _with_parts(nodes: Nodes, table: pa.Table) -> Nodes:
     """`nodes` and, behind them, a node for each part a rule read out of a span."""
     stages = table["part_stages"].combine_chunks()
     offsets = stages.offsets.to_numpy().astype(np.int64)
-    counts = (offsets[1:] - offsets[:-1])[nodes.row]
-    if not counts.any():
+    if offsets[0] == offsets[-1]:
         return nodes
+    counts = (offsets[1:] - offsets[:-1])[nodes.row]
     owner = np.repeat(np.arange(len(nodes), dtype=np.int64), counts)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     at = offsets[nodes.row[owner]] + within

@@ -34,8 +34,10 @@ def first_of_group(groups: Ints, order: Ints, valid: Bools, size: int) -> Ints:
 
     groups, valid: per index; order: indices sorted by group and then by preference.
     """
-    chosen = order[valid[order]]
     result = np.full(size, NONE, dtype=np.int64)
+    if not valid.any():
+        return result
+    chosen = order[valid[order]]
     at = firsts(groups[chosen])
     result[groups[chosen[at]]] = chosen[at]
     return result
@@ -54,13 +56,15 @@ def list_array(groups: Ints, values: pa.Array, size: int) -> pa.Array:
 
 def codes_of(column: pa.Array) -> tuple[Ints, list[str]]:
     """A text column as codes and the texts they stand for. Codes rank the texts, so they sort as the texts do."""
-    encoded = column.dictionary_encode()
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     words = encoded.dictionary
     order = pc.sort_indices(words)
-    rank = np.empty(len(words), dtype=np.int64)
+    rank = np.zeros(max(len(words), 1), dtype=np.int64)
     rank[order.to_numpy()] = np.arange(len(words), dtype=np.int64)
-    indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return (rank[indices] if len(words) else indices), words.take(order).to_pylist()
+    indices = encoded.indices
+    if indices.null_count:
+        indices = indices.fill_null(0)
+    return rank[indices.to_numpy(zero_copy_only=False)], words.take(order).to_pylist()
 
 
 def take_texts(column: pa.Array, rows: Ints) -> pa.Array:
@@ -76,6 +80,8 @@ def nullable(values: Any, valid: Bools, arrow_type: pa.DataType) -> pa.Array:
 
 def ints_of(column: pa.Array, missing: int) -> Ints:
     """A nullable integer column as int64, `missing` where null."""
+    if column.null_count == len(column):
+        return np.full(len(column), missing, dtype=np.int64)
     return np.asarray(column.fill_null(missing).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE, firsts, spans_of
 from promptpath.collector.assemble.schema import IS_CALLER, Bools, Ints
+from promptpath.collector.assemble.sorting import order_by
 
 #: Child-call pairs compared at once; bounds memory on traces with thousands of orphans.
 _MAX_PAIRS = 2_000_000
@@ -25,7 +26,9 @@ def nest_siblings(nodes: Nodes) -> tuple[Ints, Bools]:
     parent = nodes.parent.copy()
     moved = np.zeros(len(nodes), dtype=np.bool_)
     candidate = np.flatnonzero(nodes.inference & nodes.server_kind & (nodes.parent_key != NONE)).astype(np.int64)
-    order = candidate[np.lexsort((-nodes.end[candidate], nodes.start[candidate], nodes.parent_key[candidate]))]
+    named = nodes.parent_key[candidate]
+    candidate = candidate[np.bincount(named)[named] > 1]
+    order = candidate[order_by(nodes.parent_key[candidate], nodes.start[candidate], -nodes.end[candidate])]
     if len(order) < 2:
         return parent, moved
     group_start = np.zeros(len(order), dtype=np.int64)

@@ -15,6 +15,8 @@ from promptpath.collector.assemble.delivery import FirstTokens, Prompts
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import list_array
 from promptpath.collector.assemble.schema import STAGE_CODE, STAGE_NAMES, Ints
+from promptpath.collector.assemble.sorting import order_by
+from promptpath.collector.assemble.texts import take_ids
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
 
@@ -30,13 +32,13 @@ def build(
     stage = np.concatenate((painted.stage, tree.stage[idle_node]))
     critical = np.arange(len(node)) < len(painted.node)
     prompt = prompts.of[node]
-    order = np.lexsort((node, -end, tree.depth[node], start, prompt))
+    order = order_by(prompt, start, tree.depth[node], -end, node)
     node, prompt = node[order], prompt[order]
     hop_names = pa.array(nodes.service_names, type=pa.string())
     values = {
         "stage": pa.array(STAGE_NAMES, type=pa.string()).take(pa.array(stage[order])),
         "hop": hop_names.take(pa.array(nodes.service[tree.entry[node]])),
-        "span_id": table["span_id"].combine_chunks().take(pa.array(nodes.row[node])),
+        "span_id": take_ids(table["span_id"].combine_chunks(), nodes.row[node]),
         "start_ns": pa.array(start[order]),
         "duration_ns": pa.array((end - start)[order]),
         "critical": pa.array(critical[order]),
@@ -47,13 +49,14 @@ def build(
 def _idle(tree: Tree, prompts: Prompts, tokens: FirstTokens, painted: Painted) -> tuple[Ints, Ints, Ints]:
     """Pieces of stage spans that they did not own: (node, start, end)."""
     stage = tree.stage[prompts.order]
-    member = np.sort(prompts.order[(stage > 0) & (stage != STAGE_CODE[Stage.LOAD])])
+    member = prompts.order[(stage > 0) & (stage != STAGE_CODE[Stage.LOAD])]
     rank = np.full(len(tree.stage), -1, dtype=np.int64)
     rank[member] = np.arange(len(member))
-    # What each member owned, in time order. (A pause between attempts may be a node's without being within it, or be
-    # that of a node without a stage; pieces that end before they start are dropped below.)
+    # What each member owned, in time order, which is that of painted pieces. (A pause between attempts may be a node's
+    # without being within it, or be that of a node without a stage; pieces that end before they start are dropped
+    # below.)
     mine = np.flatnonzero(rank[painted.node] >= 0)
-    owned = mine[np.lexsort((painted.start[mine], rank[painted.node[mine]]))]
+    owned = mine[order_by(rank[painted.node[mine]])]
     owner = rank[painted.node[owned]]
     count = np.bincount(owner, minlength=len(member))
     last = np.cumsum(count + 1) - 1

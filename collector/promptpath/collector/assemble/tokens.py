@@ -19,6 +19,7 @@ from promptpath.collector.assemble.schema import (
     Floats,
     Ints,
 )
+from promptpath.collector.assemble.sorting import exact_sums, order_by
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
 
@@ -44,26 +45,26 @@ def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, table: p
     """Deliveries at the root, else at the outermost hop that saw tokens, else as the engine computed them."""
     gaps, counts = table["gaps_us"].combine_chunks(), table["counts"].combine_chunks()
     offsets = gaps.offsets.to_numpy().astype(np.int64)
-    begin, length = offsets[nodes.row], (offsets[1:] - offsets[:-1])[nodes.row]
-    has = (length > 0) & ~lost & (np.arange(len(nodes)) < nodes.spans)
+    has = (offsets[1:] != offsets[:-1])[nodes.row] & ~lost
+    has[nodes.spans :] = False
     size = len(prompts)
     chosen = first_of_group(prompts.of, prompts.order, has & IS_CONTAINER[tree.stage], size)
     computed = first_of_group(prompts.of, prompts.order, has & (tree.stage == STAGE_CODE[Stage.DECODE]), size)
     chosen = np.where(chosen != NONE, chosen, computed)
 
     seen = np.flatnonzero(chosen != NONE)
-    node = chosen[seen]
-    each = length[node]
-    at = spans_of(begin[node], each)
+    row = nodes.row[chosen[seen]]
+    each = offsets[row + 1] - offsets[row]
+    at = spans_of(offsets[row], each)
+    begins = np.cumsum(each) - each
     is_first = np.zeros(len(at), dtype=np.bool_)
-    is_first[np.cumsum(each) - each] = True
+    is_first[begins] = True
     prompt = np.repeat(seen, each)
-    tokens = _counts(counts, nodes.row[node], each)
-    values = gaps.values.to_numpy(zero_copy_only=False).astype(np.int64)[at]
+    tokens = _counts(counts, row, each)
+    values = gaps.values.to_numpy(zero_copy_only=False)[at].astype(np.int64)
     first_tokens = np.full(size, -1, dtype=np.int64)
-    first_tokens[prompt[is_first]] = tokens[is_first]
-    delivered = np.zeros(size, dtype=np.int64)
-    np.add.at(delivered, prompt, tokens)
+    first_tokens[seen] = tokens[begins]
+    delivered = exact_sums(prompt, tokens, size)
     rest = ~is_first
     return Deliveries(
         source=source_of(tree, chosen),
@@ -78,6 +79,8 @@ def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, table: p
 def _counts(counts: pa.Array, rows: Ints, each: Ints) -> Ints:
     """Tokens of every delivery of the spans at `rows`, `each` deliveries a span; 1 where the span gives no count."""
     offsets = counts.offsets.to_numpy().astype(np.int64)
+    if offsets[0] == offsets[-1]:
+        return np.ones(int(each.sum()), dtype=np.int64)
     begin, length = offsets[rows], offsets[rows + 1] - offsets[rows]
     within = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
     given = within < np.repeat(length, each)
@@ -109,17 +112,15 @@ def latencies(
     size = len(first.ttft)
     gap_ns = found.gaps_us * 1000
     seen = (found.first_tokens >= 0) & (first.ttft != NO_NS)
-    per_token = gap_ns / np.maximum(found.tokens, 1)
-    p50, p99, top = _quantiles(found.prompt, per_token, found.tokens, size, (0.5, 0.99, 1.0))
-    median, *_ = _quantiles(found.prompt, gap_ns.astype(np.float64), np.ones_like(found.tokens), size, (0.5,))
+    p50, p99, top = _quantiles(found.prompt, gap_ns, found.tokens, size, (0.5, 0.99, 1.0))
+    single = bool((found.tokens == 1).all())
+    median = p50 if single else _quantiles(found.prompt, gap_ns, np.ones_like(found.tokens), size, (0.5,))[0]
 
     threshold = np.maximum(np.nan_to_num(median) * config.stall_factor, config.stall_min_ns)
     stalls = np.bincount(found.prompt[gap_ns > threshold[found.prompt]], minlength=size).astype(np.int64)
     stalls[found.first_tokens < 0] = -1
 
-    last = np.zeros(size, dtype=np.int64)
-    np.add.at(last, found.prompt, gap_ns)
-    last = np.where(found.first_tokens >= 0, last, decode_ns)
+    last = np.where(found.first_tokens >= 0, exact_sums(found.prompt, gap_ns, size), decode_ns)
     count = np.where(output_tokens >= 0, output_tokens, np.where(seen, found.delivered, 0))
     has_tpot = (count >= 2) & (first.ttft != NO_NS) & (last != NO_NS)
     tpot = np.where(has_tpot, np.rint(last / np.maximum(count - 1, 1)), NO_NS).astype(np.int64)
@@ -131,27 +132,36 @@ def _whole(values: Floats) -> Ints:
     return np.where(np.isnan(values), NO_NS, np.rint(np.nan_to_num(values))).astype(np.int64)
 
 
-def _quantiles(group: Ints, values: Floats, weights: Ints, size: int, wanted: tuple[float, ...]) -> list[Floats]:
-    """Quantiles of each group's samples with linear interpolation, a value of weight k being k samples; NaN if none.
+def _quantiles(group: Ints, values: Ints, weights: Ints, size: int, wanted: tuple[float, ...]) -> list[Floats]:
+    """Quantiles of each group's samples with linear interpolation, a value of weight k being k samples of value / k;
+    NaN if none.
 
-    group: shape (g,), sorted. The samples are never written out: ranks are looked up in the running sum of weights.
+    group: shape (g,), sorted; values: 0 or more. The samples are never written out: ranks are looked up in the running
+    sum of weights.
     """
     some = weights > 0
-    group, values, weights = group[some], values[some], weights[some]
+    if not some.all():
+        group, values, weights = group[some], values[some], weights[some]
     results = [np.full(size, np.nan) for _ in wanted]
     if len(group) == 0:
         return results
-    order = np.lexsort((values, group))
-    values, reach = values[order], np.cumsum(weights[order])
-    samples = np.zeros(size, dtype=np.int64)
-    np.add.at(samples, group, weights)
+    samples = exact_sums(group, weights, size)
     start = np.cumsum(samples) - samples
+    single = len(weights) == int(samples.sum())
+    # Floats that are not negative sort as their bits do.
+    each = values if single else values / weights
+    order = order_by(group, each.view(np.int64))
+    each = each[order].astype(np.float64)
+    reach = None if single else np.cumsum(weights[order])
+
+    def at(sample: Ints) -> Floats:
+        return each[sample if reach is None else np.searchsorted(reach, sample, side="right")]
+
     has = samples > 0
     for result, quantile in zip(results, wanted, strict=True):
         rank = quantile * (samples[has] - 1)
         low = np.floor(rank).astype(np.int64)
         high = np.minimum(low + 1, samples[has] - 1)
-        lower = values[np.searchsorted(reach, start[has] + low, side="right")]
-        upper = values[np.searchsorted(reach, start[has] + high, side="right")]
-        result[has] = lower + (upper - lower) * (rank - low)
+        lower = at(start[has] + low)
+        result[has] = lower + (at(start[has] + high) - lower) * (rank - low)
     return results

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from promptpath.collector.assemble.climb import by_height, heights, mark_above, nearest, outermost
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.ragged import NONE, spans_of
+from promptpath.collector.assemble.ragged import NONE
 from promptpath.collector.assemble.repair import nest_siblings, place_orphans
 from promptpath.collector.assemble.schema import INBOUND, IS_CALLER, IS_RELAY, STAGE_CODE, Bools, Ints
+from promptpath.collector.assemble.sorting import order_by
 from promptpath.semconv import Stage
 
 _INBOUND = STAGE_CODE[INBOUND]
@@ -54,72 +56,65 @@ def build(nodes: Nodes) -> Tree:
     """The tree of `nodes`, siblings nested and orphans placed."""
     parent, nested = nest_siblings(nodes)
     parent, placed = place_orphans(nodes, parent)
-    parent = _cut_cycles(nodes, parent)
-    levels = levels_of(parent)
-    prompt = _prompts(nodes, parent, levels)
+    parent, height = _cut_cycles(nodes, parent)
+    prompt = _prompts(nodes, parent)
     parent, adopted = _adopt(nodes, parent, prompt)
     if adopted.any():
-        levels = levels_of(parent)
-        prompt = _prompts(nodes, parent, levels)
-    none = np.full(len(nodes), NONE, dtype=np.int64)
-    tree = Tree(
-        levels=levels,
+        height, _ = heights(parent)
+        prompt = _prompts(nodes, parent)
+    stage = _stages(nodes, parent, prompt)
+    root = prompt == np.arange(len(nodes))
+    inside = np.where(root | (prompt == NONE), NONE, parent)
+    staged_parent = nearest(inside, stage > 0)
+    calls = IS_CALLER[stage]
+    entry = _entries(nodes, inside, calls)
+    is_server = stage == _SERVER
+    workflow, nearest_agent = _agents(nodes, parent)
+    return Tree(
+        levels=by_height(height),
         parent=parent,
         prompt=prompt,
-        stage=_stages(nodes, parent, levels, prompt),
-        staged_parent=none.copy(),
-        depth=np.zeros(len(nodes), dtype=np.int64),
-        entry=np.arange(len(nodes), dtype=np.int64),
-        caller=none.copy(),
-        server=none.copy(),
-        workflow=none.copy(),
-        nearest_agent=none.copy(),
-        host=nodes.host.copy(),
+        stage=stage,
+        staged_parent=staged_parent,
+        depth=heights(staged_parent)[0],
+        entry=entry,
+        caller=nearest(inside, calls | (entry == np.arange(len(nodes)))),
+        server=nearest(np.where(is_server, np.arange(len(nodes)), inside), is_server),
+        workflow=workflow,
+        nearest_agent=nearest_agent,
+        host=_hosts(nodes, parent, calls),
         repaired=nested | placed | adopted,
         by_time=placed | adopted,
     )
-    _descend(nodes, tree)
-    return tree
 
 
-def levels_of(parent: Ints) -> list[Ints]:
-    """Node indices by distance from their root; `parent` must hold no cycle."""
-    order = np.argsort(parent, kind="stable").astype(np.int64)
-    children = np.bincount(parent[parent != NONE], minlength=len(parent)).astype(np.int64)
-    begin = np.count_nonzero(parent == NONE) + np.cumsum(children) - children
-    levels = []
-    level = np.flatnonzero(parent == NONE).astype(np.int64)
-    while len(level):
-        levels.append(level)
-        level = order[spans_of(begin[level], children[level])]
-    return levels
-
-
-def _cut_cycles(nodes: Nodes, parent: Ints) -> Ints:
-    """Parents without cycles: each cycle loses the parent of its earliest node."""
+def _cut_cycles(nodes: Nodes, parent: Ints) -> tuple[Ints, Ints]:
+    """Parents without cycles, each cycle without the parent of its earliest node; and how many nodes are above each."""
+    height, circling = heights(parent)
+    if len(circling) == 0:
+        return parent, height
     jump = np.where(parent == NONE, np.arange(len(parent)), parent)
-    by_start = np.lexsort((np.arange(len(parent)), nodes.start))
-    lowest = np.empty(len(parent), dtype=np.int64)
-    lowest[by_start] = np.arange(len(parent))
-    # Each round doubles the steps climbed; with as many steps as nodes everyone stands on a root or on a cycle.
-    for _ in range(len(parent).bit_length()):
-        lowest = np.minimum(lowest, lowest[jump])
-        jump = jump[jump]
-    on_cycle = np.unique(jump[parent[jump] != NONE])
-    if len(on_cycle) == 0:
-        return parent
+    by_start = circling[order_by(nodes.start[circling])]
+    lowest = np.full(len(parent), len(circling), dtype=np.int64)
+    lowest[by_start] = np.arange(len(circling))
+    # Each round doubles the steps climbed; with as many steps as nodes everyone stands on a cycle.
+    for _ in range(len(circling).bit_length()):
+        ahead = jump[circling]
+        lowest[circling] = np.minimum(lowest[circling], lowest[ahead])
+        jump[circling] = jump[ahead]
+    on_cycle = np.unique(jump[circling])
     parent = parent.copy()
     parent[by_start[np.unique(lowest[on_cycle])]] = NONE
-    return parent
+    return parent, heights(parent)[0]
 
 
-def _prompts(nodes: Nodes, parent: Ints, levels: list[Ints]) -> Ints:
+def _prompts(nodes: Nodes, parent: Ints) -> Ints:
     """The root of each node's prompt: its outermost inference ancestor, or itself; -1 outside of prompts."""
-    prompt = np.where(nodes.inference, np.arange(len(nodes)), NONE).astype(np.int64)
-    for level in levels[1:]:
-        above = prompt[parent[level]]
-        prompt[level] = np.where(above != NONE, above, prompt[level])
-    return prompt
+    own = np.arange(len(nodes), dtype=np.int64)
+    closest = nearest(np.where(nodes.inference, own, parent), nodes.inference)
+    above = np.where(parent == NONE, NONE, closest[parent])
+    outer = nodes.inference & (above == NONE)
+    return nearest(np.where(outer, own, np.where(nodes.inference, above, closest)), outer)
 
 
 def _adopt(nodes: Nodes, parent: Ints, prompt: Ints) -> tuple[Ints, Bools]:
@@ -134,58 +129,57 @@ def _adopt(nodes: Nodes, parent: Ints, prompt: Ints) -> tuple[Ints, Bools]:
     root_of_trace = np.full(traces, NONE, dtype=np.int64)
     root_of_trace[nodes.trace[roots]] = roots
     lost = lost[prompts[nodes.trace[lost]] == 1]
+    # Not what holds the prompt: it is around it, not in it.
+    lost = lost[outermost(parent)[root_of_trace[nodes.trace[lost]]] != lost]
     parent = parent.copy()
     parent[lost] = root_of_trace[nodes.trace[lost]]
     adopted[lost] = True
     return parent, adopted
 
 
-def _stages(nodes: Nodes, parent: Ints, levels: list[Ints], prompt: Ints) -> Ints:
+def _stages(nodes: Nodes, parent: Ints, prompt: Ints) -> Ints:
     """Stage codes: `inbound` becomes a gateway where a call leaves it, else a server; a root's call is the client's."""
     stage = np.where(prompt == NONE, 0, nodes.stage).astype(np.int64)
-    stage[nodes.inference & (stage == 0) & nodes.server_kind] = _INBOUND
-    stage[nodes.inference & (stage == 0)] = STAGE_CODE[Stage.CALL]
-    leaves = np.zeros(len(nodes), dtype=np.bool_)
-    passes_on = IS_CALLER[stage] | IS_RELAY[stage]
-    served = (stage == _SERVER) | (stage == _INBOUND)
-    for level in reversed(levels[1:]):
-        above = parent[level]
+    unnamed = nodes.inference & (stage == 0)
+    stage[unnamed] = np.where(nodes.server_kind[unnamed], _INBOUND, STAGE_CODE[Stage.CALL])
+    inbound = np.flatnonzero(stage == _INBOUND)
+    if len(inbound):
+        served = (stage == _SERVER) | (stage == _INBOUND)
         # A server span of the same service is the server's own view of the request, not another hop.
-        elsewhere = served[level] & (nodes.service[level] != nodes.service[above])
-        np.logical_or.at(leaves, above, leaves[level] | passes_on[level] | elsewhere)
-    inbound = stage == _INBOUND
-    stage[inbound & leaves] = STAGE_CODE[Stage.GATEWAY]
-    stage[inbound & ~leaves] = _SERVER
-    root = prompt == np.arange(len(nodes))
-    stage[root & (stage == STAGE_CODE[Stage.CALL])] = STAGE_CODE[Stage.CLIENT]
+        leaves = IS_CALLER[stage] | IS_RELAY[stage] | (served & (nodes.service != nodes.service[parent]))
+        passes_on = mark_above(parent, np.flatnonzero(leaves & (parent != NONE)))
+        stage[inbound] = np.where(passes_on[inbound], STAGE_CODE[Stage.GATEWAY], _SERVER)
+    root = np.flatnonzero(prompt == np.arange(len(nodes)))
+    of_root = stage[root]
+    of_root[of_root == STAGE_CODE[Stage.CALL]] = STAGE_CODE[Stage.CLIENT]
     # A root owns whatever nothing else does, so its stage must be one that counts before the first token.
-    stage[root & ((stage == STAGE_CODE[Stage.DECODE]) | (stage == STAGE_CODE[Stage.LOAD]))] = _SERVER
+    of_root[(of_root == STAGE_CODE[Stage.DECODE]) | (of_root == STAGE_CODE[Stage.LOAD])] = _SERVER
+    stage[root] = of_root
     return stage
 
 
-def _descend(nodes: Nodes, tree: Tree) -> None:
-    """Fill what is inherited from above, level by level."""
-    stage = tree.stage
-    root = tree.prompt == np.arange(len(nodes))
-    staged = stage > 0
-    is_server = stage == _SERVER
-    calls = IS_CALLER[stage]
-    for number, level in enumerate(tree.levels):
-        if number == 0:
-            tree.server[level] = np.where(is_server[level], level, NONE)
-            continue
-        above = tree.parent[level]
-        inside = ~root[level]
-        tree.staged_parent[level] = np.where(inside, np.where(staged[above], above, tree.staged_parent[above]), NONE)
-        tree.depth[level] = np.where(inside, tree.depth[above] + staged[above], 0)
-        new_hop = nodes.process[level] != nodes.process[above]
-        new_hop |= nodes.server_kind[level] & calls[above]
-        tree.entry[level] = np.where(new_hop | ~inside, level, tree.entry[above])
-        is_caller = calls[above] | (tree.entry[above] == above)
-        tree.caller[level] = np.where(inside, np.where(is_caller, above, tree.caller[above]), NONE)
-        tree.server[level] = np.where(is_server[level], level, np.where(inside, tree.server[above], NONE))
-        agent = np.where(nodes.agent[above], above, NONE)
-        tree.workflow[level] = np.where(tree.workflow[above] != NONE, tree.workflow[above], agent)
-        tree.nearest_agent[level] = np.where(agent != NONE, agent, tree.nearest_agent[above])
-        one_host = (nodes.host[level] == nodes.host[above]) | (new_hop & calls[above] & nodes.loopback[above])
-        tree.host[level] = np.where(one_host, tree.host[above], nodes.host[level])
+def _entries(nodes: Nodes, inside: Ints, calls: Bools) -> Ints:
+    """The node with which the prompt entered each node's hop. inside: parents within the prompt, -1 for none."""
+    new_hop = nodes.process != nodes.process[inside]
+    new_hop |= nodes.server_kind & calls[inside]
+    new_hop |= inside == NONE
+    return nearest(np.where(new_hop, np.arange(len(nodes), dtype=np.int64), inside), new_hop)
+
+
+def _hosts(nodes: Nodes, parent: Ints, calls: Bools) -> Ints:
+    """Host codes; where a call went to a loopback address, the callee's host is the caller's."""
+    if not nodes.loopback.any():
+        return nodes.host.copy()
+    new_hop = (nodes.process != nodes.process[parent]) | (nodes.server_kind & calls[parent])
+    other = (nodes.host != nodes.host[parent]) & ~(new_hop & calls[parent] & nodes.loopback[parent])
+    other |= parent == NONE
+    return nodes.host[nearest(np.where(other, np.arange(len(nodes), dtype=np.int64), parent), other)]
+
+
+def _agents(nodes: Nodes, parent: Ints) -> tuple[Ints, Ints]:
+    """The outermost and the innermost agent span above each node."""
+    if not nodes.agent.any():
+        none = np.full(len(nodes), NONE, dtype=np.int64)
+        return none, none.copy()
+    closest = nearest(parent, nodes.agent)
+    return np.where(closest == NONE, NONE, outermost(closest)[closest]), closest

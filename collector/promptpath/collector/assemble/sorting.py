@@ -1,0 +1,161 @@
+"""Sorting and looking up by several keys at once, in a few passes over packed words instead of one sort a key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from promptpath.collector.assemble.schema import Bools, Ints
+
+Words = npt.NDArray[np.uint64]
+Key = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
+
+_NONE: Final = -1
+_WORD_BITS: Final = 64
+#: Odd, without pattern: multiplying by them spreads ids over the high bits.
+_SPREAD: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
+#: After so many steps along a hash table the rest is looked up by sorting: keys made to collide cost no more than that.
+_MAX_PROBES: Final = 48
+
+
+def order_by(*keys: Key) -> Ints:
+    """Indices that sort by the first key, then the second and so on, equal ones in the order they have.
+
+    keys: of one shape (n,). What `np.lexsort(keys[::-1])` gives; the keys are packed into one word as far as their
+    ranges fit, and only what is equal in that word is compared further.
+    """
+    size = len(keys[0])
+    if size < 2:
+        return np.arange(size, dtype=np.int64)
+    word: Words | None = None
+    room = _WORD_BITS
+    rest: list[Key] = []
+    for number, key in enumerate(keys):
+        low = key.min()
+        width = (int(key.max()) - int(low)).bit_length()
+        if not width:
+            continue
+        offset = key.view(np.uint64) - low.view(np.uint64)
+        if width > room:
+            left = np.uint64(width - room)
+            rest = [offset & ((np.uint64(1) << left) - np.uint64(1)), *keys[number + 1 :]]
+            if room:
+                word = _join(word, offset >> left, room)
+            room = 0
+            break
+        word = _join(word, offset, width)
+        room -= width
+    if word is None:
+        return np.arange(size, dtype=np.int64)
+    return _order_of_words(word, room, rest)
+
+
+def _join(word: Words | None, offset: Words, width: int) -> Words:
+    return offset if word is None else (word << np.uint64(width)) | offset
+
+
+def _order_of_words(word: Words, room: int, rest: list[Key]) -> Ints:
+    """Order by `word`, which leaves `room` bits free, and where it is equal by `rest` and then by position."""
+    size = len(word)
+    place = np.arange(size, dtype=np.int64)
+    width = (size - 1).bit_length()
+    if not rest and width <= room:
+        packed = (word << np.uint64(width)) | place.view(np.uint64)
+        packed.sort()
+        return (packed & np.uint64((1 << width) - 1)).view(np.int64)
+    if bool((word[1:] >= word[:-1]).all()):
+        order, ordered = place, word
+    else:
+        order = np.argsort(word)
+        ordered = word[order]
+    same: Bools = ordered[1:] == ordered[:-1]
+    if same.any():
+        tied = np.zeros(size, dtype=np.bool_)
+        tied[1:] = same
+        run = np.cumsum(~tied).astype(np.int64)
+        tied[:-1] |= same
+        at = np.flatnonzero(tied)
+        rival = order[at]
+        order[at] = rival[order_by(run[at], *(key[rival] for key in rest), rival)]
+    return order
+
+
+def find(keys: Sequence[Words], wanted: Sequence[Words]) -> Ints:
+    """Index of each wanted triple among unique triples, -1 where absent; shape of `wanted`."""
+    size = len(keys[0])
+    found = np.full(len(wanted[0]), _NONE, dtype=np.int64)
+    if size == 0 or len(found) == 0:
+        return found
+    bits = size.bit_length() + 1
+    mask = (1 << bits) - 1
+    table = np.full(1 << bits, _NONE, dtype=np.int32)
+    slot = _slots(keys, bits)
+    pending = np.arange(size, dtype=np.int64)
+    for _ in range(_MAX_PROBES):
+        free = table[slot] == _NONE
+        table[slot[free]] = pending[free]
+        left = table[slot] != pending
+        pending, slot = pending[left], (slot[left] + 1) & mask
+        if len(pending) == 0:
+            break
+    slot = _slots(wanted, bits)
+    asking = np.arange(len(found), dtype=np.int64)
+    for _ in range(_MAX_PROBES):
+        candidate = table[slot].astype(np.int64)
+        here = candidate != _NONE
+        for key, want in zip(keys, wanted, strict=True):
+            here &= key[candidate] == want[asking]
+        found[asking[here]] = candidate[here]
+        left = ~here & (candidate != _NONE)
+        asking, slot = asking[left], (slot[left] + 1) & mask
+        if len(asking) == 0:
+            return found
+    if len(pending):
+        found[asking] = _find_sorted(keys, wanted, pending, asking)
+    return found
+
+
+def _slots(keys: Sequence[Words], bits: int) -> Ints:
+    mixed: Words = keys[0] * _SPREAD[0]
+    for key, spread in zip(keys[1:], _SPREAD[1:], strict=True):
+        mixed += key * spread
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= _SPREAD[1]
+    return (mixed >> np.uint64(_WORD_BITS - bits)).view(np.int64)
+
+
+def _find_sorted(keys: Sequence[Words], wanted: Sequence[Words], among: Ints, asking: Ints) -> Ints:
+    """`find` of wanted[asking] among keys[among], by sorting both together."""
+    columns: list[Words] = [np.concatenate((key[among], want[asking])) for key, want in zip(keys, wanted, strict=True)]
+    order = order_by(*columns)
+    new = np.zeros(len(order), dtype=np.bool_)
+    new[0] = True
+    for column in columns:
+        ordered = column[order]
+        new[1:] |= ordered[1:] != ordered[:-1]
+    run = np.empty(len(order), dtype=np.int64)
+    run[order] = np.cumsum(new) - 1
+    # The first of each run is the key, if there is one: equal triples stand in the order of the concatenation.
+    first = order[np.flatnonzero(new)][run[len(among) :]]
+    return np.where(first < len(among), among[np.minimum(first, len(among) - 1)], _NONE).astype(np.int64)
+
+
+def exact_sums(groups: Ints, values: Ints, size: int) -> Ints:
+    """Sum of the values of each group 0..size-1, exact as long as a sum of absolute values stays below 2**63."""
+    low = np.bincount(groups, weights=values & 0xFFFFFFFF, minlength=size)
+    high = np.bincount(groups, weights=values >> 32, minlength=size)
+    total: Ints = (high.astype(np.int64) << 32) + low.astype(np.int64)
+    return total
+
+
+def runs(*columns: Key) -> Ints:
+    """Positions at which a new run starts in columns whose equal rows are adjacent."""
+    size = len(columns[0])
+    new = np.zeros(size, dtype=np.bool_)
+    new[:1] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(new)

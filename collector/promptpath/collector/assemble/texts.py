@@ -1,0 +1,123 @@
+"""Text columns without a Python string: lengths, words of fixed width, codes, gathers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from promptpath.collector.assemble.ragged import codes_of
+from promptpath.collector.assemble.schema import Bools, Ints
+from promptpath.collector.assemble.sorting import Words, order_by
+
+Bytes = npt.NDArray[np.uint8]
+
+_WORD_BYTES: Final = 8
+_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+def bytes_of(column: pa.Array) -> tuple[npt.NDArray[np.int32], Bytes]:
+    """Offsets, shape (n + 1,), and the bytes they point into; '' where null."""
+    if column.null_count:
+        column = column.fill_null("")
+    _, offsets, data = column.buffers()
+    begin = column.offset
+    if offsets is None or len(column) == 0:
+        return np.zeros(len(column) + 1, dtype=np.int32), np.empty(0, dtype=np.uint8)
+    starts = np.frombuffer(offsets, dtype=np.int32)[begin : begin + len(column) + 1]
+    return starts, np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
+
+
+def filled(column: pa.Array) -> Bools:
+    """Where a text column (dictionaries too) is neither null nor ''."""
+    if pa.types.is_dictionary(column.type):
+        if column.null_count:
+            column = column.fill_null("")
+        word = filled(column.dictionary)
+        indices = column.indices.to_numpy()
+        return np.take(word, indices) if len(word) else np.zeros(len(column), dtype=np.bool_)
+    offsets, _ = bytes_of(column)
+    return np.not_equal(offsets[1:], offsets[:-1])
+
+
+def _fixed(column: pa.Array, width: int) -> tuple[Bools, Words] | None:
+    """Where a column has text, and that text as big-endian words, shape (filled, width / 8); None if any has another
+    width."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string())
+    offsets, data = bytes_of(column)
+    length = offsets[1:] - offsets[:-1]
+    some = length != 0
+    if not bool((some == (length == width)).all()):
+        return None
+    text = data[offsets[0] : offsets[-1]]
+    # Big-endian words compare as the texts do.
+    return some, text.view(">u8").reshape(-1, width // _WORD_BYTES).astype(np.uint64)
+
+
+def ids_of(own: pa.Array, named: pa.Array) -> tuple[tuple[Words, Words], tuple[Words, Words], Bools]:
+    """Two columns of ids as pairs of words that are equal where the ids are, and sort as they do; where `named` names
+    one."""
+    fixed, others = _fixed(own, 16), _fixed(named, 16)
+    if fixed is None or others is None or not fixed[0].all():
+        both = pa.concat_arrays([own.cast(pa.string()), named.cast(pa.string())])
+        codes = codes_of(both)[0].view(np.uint64)
+        nothing = np.zeros(len(codes), dtype=np.uint64)
+        size = len(own)
+        return (codes[:size], nothing[:size]), (codes[size:], nothing[size:]), filled(named)
+    some, words = others
+    first = np.zeros(len(named), dtype=np.uint64)
+    second = np.zeros(len(named), dtype=np.uint64)
+    first[some], second[some] = words[:, 0], words[:, 1]
+    return (np.ascontiguousarray(fixed[1][:, 0]), np.ascontiguousarray(fixed[1][:, 1])), (first, second), some
+
+
+def ranks_of(column: pa.Array) -> Ints:
+    """A text column as codes that sort as the texts do."""
+    fixed = _fixed(column, 32)
+    if fixed is None or not fixed[0].all() or len(column) == 0:
+        return codes_of(column)[0]
+    words = np.ascontiguousarray(fixed[1].T)
+    mixed = words[0].copy()
+    for word in words[1:]:
+        mixed *= _SPREAD
+        mixed += word
+    encoded = pa.array(mixed).dictionary_encode()
+    code = encoded.indices.to_numpy()
+    example = np.empty(len(encoded.dictionary), dtype=np.int64)
+    example[code] = np.arange(len(code), dtype=np.int64)
+    distinct = words[:, example]
+    if any(bool((distinct[number][code] != word).any()) for number, word in enumerate(words)):
+        return codes_of(column)[0]  # two texts that mix to one word
+    rank = np.empty(len(example), dtype=np.int64)
+    rank[order_by(*distinct)] = np.arange(len(example), dtype=np.int64)
+    ranks: Ints = rank[code]
+    return ranks
+
+
+def sparse_codes_of(column: pa.Array) -> tuple[Ints, list[str]]:
+    """A text column that is mostly empty as codes, in no order, into a list whose first entry is ''."""
+    some = np.flatnonzero(filled(column))
+    codes = np.zeros(len(column), dtype=np.int64)
+    if len(some) == 0:
+        return codes, [""]
+    encoded = column.take(pa.array(some))
+    if not pa.types.is_dictionary(encoded.type):
+        encoded = encoded.dictionary_encode()
+    codes[some] = encoded.indices.to_numpy().astype(np.int64) + 1
+    return codes, ["", *encoded.dictionary.to_pylist()]
+
+
+def take_ids(column: pa.Array, rows: Ints) -> pa.Array:
+    """`column` at `rows`, all of them there. Faster than Arrow where every text has 16 bytes."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string())
+    offsets, data = bytes_of(column)
+    size = len(rows)
+    if size == 0 or size * 16 > np.iinfo(np.int32).max or not bool((offsets[1:] - offsets[:-1] == 16).all()):
+        return column.take(pa.array(rows))
+    chosen = data[offsets[0] : offsets[-1]].view("V16")[rows]
+    starts = np.arange(0, 16 * (size + 1), 16, dtype=np.int32)
+    return pa.Array.from_buffers(pa.string(), size, [None, pa.py_buffer(starts), pa.py_buffer(chosen)])
