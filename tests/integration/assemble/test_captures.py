@@ -172,8 +172,8 @@ def test_envoy(assembled: Callable[[str], list[Row]], name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "stages"),
     [
-        ("llamacpp", ["unattributed"]),
-        ("hf-serve", ["unattributed"]),
+        ("llamacpp", ["unattributed", "parse", "unattributed"]),
+        ("hf-serve", ["unattributed", "parse", "unattributed"]),
         ("traefik", ["gateway", "unattributed", "call", "gateway"]),
         ("caddy", ["gateway"]),
     ],

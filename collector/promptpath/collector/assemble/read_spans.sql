@@ -1,5 +1,6 @@
 -- The spans of some traces as the assembler reads them. {{name}}: expressions compiled from the rules.
--- Each subquery holds what the next one uses more than once: an alias is analysed again wherever it stands.
+-- Each subquery holds what the next one uses more than once, for an alias is analysed again wherever it stands, and names
+-- the columns it passes on, for each costs time in each of them.
 WITH
     multiIf(
         ResourceAttributes['service.instance.id'] != '', ResourceAttributes['service.instance.id'],
@@ -37,9 +38,9 @@ SELECT
     TokenCounts AS counts,
     first_token_ns,
     {{first_byte_ns}} AS first_byte_ns,
-    arrayMap(i -> part_words[i][1], part_kept) AS part_stages,
-    arrayMap(i -> part_starts[i], part_kept) AS part_starts_ns,
-    arrayMap(i -> part_lengths[i], part_kept) AS part_durations_ns,
+    parts.1 AS part_stages,
+    parts.2 AS part_starts_ns,
+    parts.3 AS part_durations_ns,
     {{streaming}} AS streaming,
     multiIf(
         operation_name != '' OR NOT on_inference_path, operation_name,
@@ -75,75 +76,59 @@ SELECT
 FROM
 (
     SELECT
-        *,
-        -- Parts lie end to end: up to the first token, from it on, or from the span's start on.
-        arrayMap(
-            (word, length, before, after, start) -> toInt64(multiIf(
-                word[2] = 'before_first_token', ifNull(first_token_ns, 0) - before,
-                word[2] = 'after_first_token', ifNull(first_token_ns, 0) + after - length,
-                start - length)),
-            part_words,
-            part_lengths,
-            arrayReverse(arrayCumSum(arrayReverse(arrayMap((word, length) -> if(word[2] = 'before_first_token', length, 0), part_words, part_lengths)))),
-            arrayCumSum(arrayMap((word, length) -> if(word[2] = 'after_first_token', length, 0), part_words, part_lengths)),
-            arrayCumSum(arrayMap((word, length) -> if(word[2] = 'from_start', length, 0), part_words, part_lengths))
-        ) AS part_starts,
+        TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
+        `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, kind,
+        request_path, on_inference_path, rule, http_status, error_type, first_token_ns, operation_name,
+        -- Parts lie end to end: up to the first token, from it on, or from the span's start on; -1 is the rest until then.
         arrayFilter(
-            i -> part_lengths[i] > 0 AND (part_words[i][2] = 'from_start' OR first_token_ns IS NOT NULL),
-            arrayEnumerate(part_lengths)) AS part_kept
+            part -> part.3 > 0,
+            arrayMap(
+                (place, stage, said, before, after, begun) -> multiIf(
+                    place != 'from_start' AND first_token_ns IS NULL, ('', 0, 0),
+                    place = 'before_first_token', (stage, assumeNotNull(first_token_ns) - before, said),
+                    place = 'after_first_token', (stage, assumeNotNull(first_token_ns) + after - said, said),
+                    (stage, begun - greatest(said, 0), if(said = -1, ifNull(first_token_ns, 0) - begun, said))),
+                part_places,
+                part_stages,
+                part_said,
+                arrayReverse(arrayCumSum(arrayReverse(arrayMap((place, said) -> if(place = 'before_first_token', said, 0), part_places, part_said)))),
+                arrayCumSum(arrayMap((place, said) -> if(place = 'after_first_token', said, 0), part_places, part_said)),
+                arrayCumSum(arrayMap((place, said) -> if(place = 'from_start', greatest(said, 0), 0), part_places, part_said)))
+        )::Array(Tuple(String, Int64, Int64)) AS parts
     FROM
     (
         SELECT
-            *,
-            arrayMap(
-                (word, length) -> if(length = -1, greatest(ifNull(first_token_ns, 0) - part_known, 0), length),
-                part_words, part_said) AS part_lengths
+            TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
+            `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, kind,
+            request_path, on_inference_path, rule,
+            {{http_status}} AS http_status,
+            {{error_type}} AS error_type,
+            {{first_token_ns}} AS first_token_ns,
+            {{operation}} AS operation_name,
+            {{part_places}} AS part_places,
+            {{part_stages}} AS part_stages,
+            {{part_lengths}} AS part_said
         FROM
         (
             SELECT
-                *,
-                {{http_status}} AS http_status,
-                {{error_type}} AS error_type,
-                {{first_token_ns}} AS first_token_ns,
-                {{operation}} AS operation_name,
-                if(part_text = '', CAST([], 'Array(Array(String))'), arrayMap(word -> splitByChar(' ', word), splitByChar(',', part_text))) AS part_words,
-                arraySum(arrayMap((word, length) -> if(word[2] = 'from_start', greatest(length, 0), 0), part_words, part_said)) AS part_known
+                TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
+                `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, kind,
+                request_path, on_inference_path,
+                {{rule}} AS rule
             FROM
             (
                 SELECT
-                    *,
-                    {{part_stages}} AS part_text,
-                    {{part_lengths}} AS part_said
-                FROM
-                (
-                    SELECT *, {{rule}} AS rule
-                    FROM
-                    (
-                        SELECT
-                            *,
-                            request_path != '' AND request_method IN ('', 'POST') AND match(request_path, {{inference_paths}}) AS on_inference_path,
-                            SpanAttributes['gen_ai.operation.name'] IN {{inference_operations}} AS is_inference_operation
-                        FROM
-                        (
-                            SELECT
-                                *,
-                                cutQueryStringAndFragment(if(position(request_target, '://') > 0, path(request_target), request_target)) AS request_path
-                            FROM
-                            (
-                                SELECT
-                                    *,
-                                    toUnixTimestamp64Nano(Timestamp) AS start_ns,
-                                    upper(replaceOne(SpanKind, 'SPAN_KIND_', '')) AS kind,
-                                    {{path}} AS request_target,
-                                    upper({{http_method}}) AS request_method
-                                FROM otel_traces
-                                WHERE TraceId IN {trace_ids:Array(String)}
-                                    AND toStartOfMinute(Timestamp) BETWEEN toStartOfMinute(fromUnixTimestamp64Nano({from_ns:Int64}))
-                                        AND toStartOfMinute(fromUnixTimestamp64Nano({to_ns:Int64}))
-                            )
-                        )
-                    )
-                )
+                    TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
+                    `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts,
+                    toUnixTimestamp64Nano(Timestamp) AS start_ns,
+                    upper(replaceOne(SpanKind, 'SPAN_KIND_', '')) AS kind,
+                    cutQueryStringAndFragment(replaceRegexpOne({{path}}, '^[A-Za-z][A-Za-z0-9+.-]*://[^/]*', '')) AS request_path,
+                    (match(request_path, {{inference_paths}}) AND upper({{http_method}}) IN ('', 'POST')) AS on_inference_path,
+                    SpanAttributes['gen_ai.operation.name'] IN {{inference_operations}} AS is_inference_operation
+                FROM otel_traces
+                WHERE TraceId IN {trace_ids:Array(String)}
+                    AND toStartOfMinute(Timestamp) BETWEEN toStartOfMinute(fromUnixTimestamp64Nano({from_ns:Int64}))
+                        AND toStartOfMinute(fromUnixTimestamp64Nano({to_ns:Int64}))
             )
         )
     )

@@ -56,7 +56,17 @@ from promptpath.collector.assemble.rules_model import (
 )
 from promptpath.collector.assemble.schema import STAGE_CODE
 
-__all__ = ["Condition", "Match", "PartRule", "RuleError", "RuleFile", "SpanRule", "Spelling", "load_rules", "parse_rules"]
+__all__ = [
+    "Condition",
+    "Match",
+    "PartRule",
+    "RuleError",
+    "RuleFile",
+    "SpanRule",
+    "Spelling",
+    "load_rules",
+    "parse_rules",
+]
 
 _TOML_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)$")
 _HEAD: Final = re.compile(r"\A(?:#[^\n]*\n)+")
@@ -112,7 +122,9 @@ class _Reader:
 
     def child(self, *keys: str | int, table: object = None) -> _Reader:
         """The table at `keys`, or `table` as if it stood there."""
-        return _Reader(self.file, self.lines, (*self.path, *keys), self.table.get(keys[0], {}) if table is None else table)
+        return _Reader(
+            self.file, self.lines, (*self.path, *keys), self.table.get(keys[0], {}) if table is None else table
+        )
 
 
 def load_rules(extra: Iterable[Path] = ()) -> tuple[RuleFile, ...]:

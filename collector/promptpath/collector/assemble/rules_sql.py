@@ -166,9 +166,8 @@ def _field(name: str, rules: Sequence[RuleFile]) -> str:
     if kind == "duration":
         return _whole(f"coalesce({', '.join(values)})") if values else _NOTHING["int"]
     found = f"coalesce({', '.join([*values, _NOTHING[kind]])})"
-    if kind == "first_text":
-        return f"if(startsWith({found} AS {name}_text, '['), JSONExtractString({name}_text, 1), {name}_text)"
-    return found
+    # Of a list, written as JSON, the first.
+    return f"extract({found}, '^(?:\\\\[\"?)?([^\",\\\\]]*)')" if kind == "first_text" else found
 
 
 def _is_rule(numbers: Sequence[int]) -> str:
@@ -204,13 +203,13 @@ def _flag(rules: Sequence[RuleFile], of: Callable[[SpanRule], bool]) -> str:
     return _is_rule(numbers) if numbers else "false"
 
 
-def _part_stages(rules: Sequence[RuleFile]) -> str:
-    """Stage and place of each part of the matching rule, as one text: `stage place,stage place`."""
+def _part_words(rules: Sequence[RuleFile], of: Callable[[PartRule], str]) -> str:
+    """A word of each part of the matching rule: Array(String)."""
 
     def words(rule: SpanRule) -> str:
-        return _quote(",".join(f"{part.stage} {part.place}" for part in rule.parts)) if rule.parts else ""
+        return _quote(" ".join(of(part) for part in rule.parts)) if rule.parts else ""
 
-    return _by_rule(rules, words, "''")
+    return f"splitByWhitespace({_by_rule(rules, words, _quote(''))})"
 
 
 def _part_lengths(rules: Sequence[RuleFile]) -> str:
@@ -225,7 +224,8 @@ def _part_lengths(rules: Sequence[RuleFile]) -> str:
             same.setdefault(tuple(PartRule("", "", part.duration) for part in rule.parts), []).append(number)
     nothing = "CAST([], 'Array(Int64)')"
     branches = [
-        f"{_is_rule(numbers)}, CAST([{', '.join(map(length, parts))}], 'Array(Int64)')" for parts, numbers in same.items()
+        f"{_is_rule(numbers)}, CAST([{', '.join(map(length, parts))}], 'Array(Int64)')"
+        for parts, numbers in same.items()
     ]
     return f"multiIf({', '.join([*branches, nothing])})" if branches else nothing
 
@@ -242,7 +242,9 @@ def compile_select(rules: Sequence[RuleFile], *, explain: bool = False) -> str:
     """
     paths = [*INFERENCE_PATHS, *(path for file in rules for path in file.inference_paths)]
     pattern = "|".join("[^/]+".join(re.escape(piece) for piece in path.split("*")) for path in dict.fromkeys(paths))
-    which = [text for number, rule in enumerate(_span_rules(rules), 1) for text in (_condition(rule.match), str(number))]
+    which = [
+        text for number, rule in enumerate(_span_rules(rules), 1) for text in (_condition(rule.match), str(number))
+    ]
     values = {
         "inference_paths": _quote(f"({pattern})/?$"),
         "inference_operations": f"({_list(INFERENCE_OPERATIONS)})",
@@ -250,7 +252,8 @@ def compile_select(rules: Sequence[RuleFile], *, explain: bool = False) -> str:
         "stage": _stage(rules),
         "inference": _flag(rules, lambda rule: rule.inference),
         "agent": _flag(rules, lambda rule: rule.agent),
-        "part_stages": _part_stages(rules),
+        "part_places": _part_words(rules, lambda part: part.place),
+        "part_stages": _part_words(rules, lambda part: part.stage),
         "part_lengths": _part_lengths(rules),
         "explain": ",\n    toUInt16(rule) AS rule,\n    SpanName AS name" if explain else "",
         **{name: _field(name, rules) for name in FIELDS},
