@@ -120,11 +120,10 @@ class _Reader:
             raise self.wrong(key, "must be a list of tables")
         return [_Reader(self.file, self.lines, (*self.path, key, at), one) for at, one in enumerate(value)]
 
-    def child(self, *keys: str | int, table: object = None) -> _Reader:
-        """The table at `keys`, or `table` as if it stood there."""
-        return _Reader(
-            self.file, self.lines, (*self.path, *keys), self.table.get(keys[0], {}) if table is None else table
-        )
+    def child(self, key: str, *index: int, table: object = None) -> _Reader:
+        """The table at `key`, or `table` as if it stood there."""
+        inner = self.table.get(key, {}) if table is None else table
+        return _Reader(self.file, self.lines, (*self.path, key, *index), inner)
 
 
 def load_rules(extra: Iterable[Path] = ()) -> tuple[RuleFile, ...]:
