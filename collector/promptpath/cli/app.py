@@ -25,6 +25,7 @@ _COMMANDS = {
     "sql": "promptpath.cli.sql:sql",
     "prompts": "promptpath.cli.prompts:prompts",
     "show": "promptpath.cli.show:show",
+    "rules": "promptpath.cli.rules:rules",
     "doctor": "promptpath.cli.doctor:doctor",
 }
 

@@ -22,6 +22,13 @@ from promptpath.cli.stack import receiver_options
     show_default=False,
 )
 @option("--grace-s", type=click.FloatRange(0), default=2.0, help="Quiet seconds before a prompt is assembled.")
+@option(
+    "--rules",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=None,
+    show_default=False,
+    help="A directory of your own rule files, beside and in place of ours (see: promptpath rules).",
+)
 @option("--max-body-bytes", type=click.IntRange(1), default=64 << 20, help="The largest request, decompressed.")
 def collector(
     storage: str | None,
@@ -31,6 +38,7 @@ def collector(
     sql_port: int,
     journal: Path | None,
     grace_s: float,
+    rules: Path | None,
     max_body_bytes: int,
 ) -> None:
     """Receives OTLP, stores it, and turns it into prompts.
@@ -50,6 +58,7 @@ def collector(
         journal=journal,
         max_body_bytes=max_body_bytes,
         grace_s=grace_s,
+        rules=rules,
     )
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 

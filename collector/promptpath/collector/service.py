@@ -40,8 +40,8 @@ class CollectorConfig:
     """Settings of a collector. Port 0 is a free port; `Collector.ports` says which.
 
     `journal` defaults to `journal/` in the store's directory (for a server: the user's data directory). `grace_s`:
-    quiet seconds before a prompt is assembled. `drain_s`: how long a stop may take to store what the journal holds; the
-    rest is stored by the next start.
+    quiet seconds before a prompt is assembled. `rules`: a directory of the user's rule files. `drain_s`: how long a stop
+    may take to store what the journal holds; the rest is stored by the next start.
     """
 
     storage: str = DEFAULT_URL
@@ -52,6 +52,7 @@ class CollectorConfig:
     journal: Path | None = None
     max_body_bytes: int = 64 << 20
     grace_s: float = 2.0
+    rules: Path | None = None
     assemble: bool = True
     drain_s: float = 10.0
     journal_limits: JournalLimits = field(default_factory=JournalLimits)
@@ -192,9 +193,15 @@ class Collector:
         self._stack.push_async_callback(server.stop)
 
     async def _start_assembler(self) -> None:
+        from promptpath.collector.assemble.rules import RuleError
+        from promptpath.collector.assemble.rules_sql import select_of
         from promptpath.collector.assembler import AssemblerService
 
-        assembler = AssemblerService(client_factory(self.config.storage), grace_s=self.config.grace_s)
+        try:
+            select = select_of(self.config.rules)
+        except RuleError as error:
+            raise CollectorError(str(error)) from error
+        assembler = AssemblerService(client_factory(self.config.storage), grace_s=self.config.grace_s, select=select)
         await asyncio.to_thread(assembler.start)
         self._stack.push_async_callback(asyncio.to_thread, assembler.stop)
         self.metrics.add_source(lambda: _assembler_samples(assembler.stats))

@@ -72,6 +72,11 @@ PROMPTS_SCHEMA: Final = pa.schema(
         *(pa.field(name, pa.string(), nullable=False) for name in ("workflow_id", "conversation_id", "agent_name")),
         *(pa.field(name, pa.float64()) for name in ("cost_usd", "energy_j")),
         pa.field("assembled_at", _NS, nullable=False),
+        pa.field("joined_traces", _TEXTS, nullable=False),
+        pa.field("stall_causes.at_us", pa.list_(pa.uint64()), nullable=False),
+        pa.field("stall_causes.gap_us", pa.list_(pa.uint32()), nullable=False),
+        pa.field("stall_causes.cause", _TEXTS, nullable=False),
+        pa.field("stall_causes.detail", _TEXTS, nullable=False),
     ]
 )
 

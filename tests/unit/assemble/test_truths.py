@@ -8,6 +8,8 @@ from typing import Any
 Row = dict[str, Any]
 T0 = 1_700_000_000_000_000_000
 US = 1000
+NOT_JOINED: Row = {"joined_traces": []}
+NO_STALLS: Row = {f"stall_causes.{name}": [] for name in ("at_us", "gap_us", "cause", "detail")}
 
 
 def test_a_retried_prompt_through_gateway_and_router(make: Callable[..., Row], prompt: Callable[..., Row]) -> None:
@@ -90,7 +92,7 @@ def test_a_retried_prompt_through_gateway_and_router(make: Callable[..., Row], p
     segments = {name: row.pop(name) for name in list(row) if name.startswith("segments.")}
     assert row == {
         "prompt_id": "c0", "trace_id": "0" * 31 + "1", "root_span_id": "c0",
-        "start_time": T0, "end_time": T0 + 900 * US, "assembled_at": T0,
+        "start_time": T0, "end_time": T0 + 900 * US, "assembled_at": T0, **NOT_JOINED, **NO_STALLS,
         "tenant": "acme", "service": "app", "model": "small-1", "operation": "chat", "streaming": True,
         "status": "ok", "error_type": "", "finish_reason": "stop",
         "input_tokens": 7, "cached_tokens": 2, "output_tokens": 5, "reasoning_tokens": None,
@@ -165,7 +167,7 @@ def test_an_engines_span_alone(make: Callable[..., Row], prompt: Callable[..., R
     )  # fmt: skip
     assert row == {
         "prompt_id": "a1", "trace_id": "0" * 31 + "1", "root_span_id": "a1",
-        "start_time": T0, "end_time": T0 + 1000, "assembled_at": T0,
+        "start_time": T0, "end_time": T0 + 1000, "assembled_at": T0, **NOT_JOINED, **NO_STALLS,
         "tenant": "", "service": "vllm", "model": "", "operation": "", "streaming": None,
         "status": "ok", "error_type": "", "finish_reason": "",
         "input_tokens": 4, "cached_tokens": None, "output_tokens": 8, "reasoning_tokens": None,

@@ -34,7 +34,7 @@ def assemble(spans: pa.Table, config: AssembleConfig | None = None) -> pa.Table:
     loaded = nodes.load(table)
     if not loaded.inference.any():
         return PROMPT_SCHEMA.empty_table()
-    grown = tree.build(loaded)
+    grown = tree.build(loaded, table)
     axis = clock.place(loaded, grown)
     tried = attempts.find(loaded, grown, axis)
     numbered = delivery.prompts_of(loaded, grown, tried, axis)

@@ -124,8 +124,10 @@ def _made(nodes: Nodes, tree: Tree, innermost: Bools, lost: Bools) -> Ints:
     is_server = (tree.stage == _SERVER) & (tree.prompt != NONE)
     unled = is_server & (outside | (~IS_CALLER[tree.stage[above]] & (tree.server[above] == NONE)))
     made = _count(tree, (innermost & ~to_relay) | unled)
-    prefills = _servers_with(tree, Stage.PREFILL) & ~lost
-    decodes = _servers_with(tree, Stage.DECODE) & ~lost
+    # A server inside another was not counted above.
+    counted = ~lost & (outside | (tree.server[above] == NONE))
+    prefills = _servers_with(tree, Stage.PREFILL) & counted
+    decodes = _servers_with(tree, Stage.DECODE) & counted
     pairs = np.minimum(_count(tree, prefills & ~decodes), _count(tree, decodes & ~prefills))
     return made - pairs
 

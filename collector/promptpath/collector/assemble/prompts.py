@@ -13,12 +13,14 @@ from promptpath.collector.assemble.attempts import Attempts
 from promptpath.collector.assemble.breakdown import Painted
 from promptpath.collector.assemble.clock import Axis
 from promptpath.collector.assemble.delivery import SOURCES, FirstTokens, Prompts
+from promptpath.collector.assemble.keys import JOINED_BY
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import (
     NONE,
     bools_of,
     codes_of,
     first_of_group,
+    firsts,
     ints_of,
     list_array,
     nullable,
@@ -171,8 +173,10 @@ def build(
     ints("tcp_rtt_us", batch.outermost_int("tcp_rtt_us"), -1)
     ints("tcp_retransmits", batch.sums("tcp_retransmits"), -1)
     _clock(batch, first, columns)
-    by_time = np.bincount(prompts.of[tree.by_time & (prompts.of != NONE)], minlength=size) > 0
-    columns["joined_by"] = pa.array(["", "time"]).take(pa.array(by_time.astype(np.int64)))
+    # The least sure of what joined the prompt's spans.
+    joined = np.zeros(size, dtype=np.int64)
+    np.maximum.at(joined, prompts.of[prompts.order], tree.joined[prompts.order])
+    columns["joined_by"] = pa.array(JOINED_BY).take(pa.array(joined))
     calls, answered = batch.attempts.calls[root], batch.attempts.calls_answered[root]
     columns["completeness"] = nullable(answered / np.maximum(calls, 1), calls > 0, pa.float32())
     _agents(batch, columns)
@@ -181,6 +185,9 @@ def build(
     columns["assembled_at"] = pa.array(np.full(size, config.assembled_at_ns)).cast(
         PROMPT_SCHEMA.field("assembled_at").type
     )
+    columns["joined_traces"] = _joined_traces(batch)
+    for name in ("at_us", "gap_us", "cause", "detail"):
+        columns[f"stall_causes.{name}"] = pa.array([[]] * size, type=PROMPT_SCHEMA.field(f"stall_causes.{name}").type)
     return pa.table([columns[name] for name in PROMPT_SCHEMA.names], schema=PROMPT_SCHEMA)
 
 
@@ -289,6 +296,15 @@ def _first_byte(batch: Batch) -> Ints:
     node = batch.pick(known & ~batch.attempts.lost)
     at = batch.nodes.start[node] + batch.axis.shift[node] - batch.nodes.start[batch.prompts.root]
     return np.where(node == NONE, NO_NS, at + values[node])
+
+
+def _joined_traces(batch: Batch) -> pa.Array:
+    """Traces of each prompt's spans other than its root's, sorted."""
+    nodes, prompts = batch.nodes, batch.prompts
+    away = prompts.order[nodes.trace[prompts.order] != nodes.trace[prompts.root[prompts.of[prompts.order]]]]
+    away = away[np.lexsort((nodes.trace[away], prompts.of[away]))]
+    away = away[firsts(prompts.of[away] * len(nodes) + nodes.trace[away])]
+    return list_array(prompts.of[away], take_texts(batch.column("trace_id"), nodes.row[away]), len(prompts))
 
 
 def _clock(batch: Batch, first: FirstTokens, columns: dict[str, pa.Array]) -> None:

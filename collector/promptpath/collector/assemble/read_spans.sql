@@ -1,14 +1,11 @@
 -- The spans of some traces as the assembler reads them. {{name}}: expressions compiled from the rules.
+-- Each subquery holds what the next one uses more than once, for an alias is analysed again wherever it stands, and names
+-- the columns it passes on, for each costs time in each of them.
 WITH
     multiIf(
         ResourceAttributes['service.instance.id'] != '', ResourceAttributes['service.instance.id'],
         ResourceAttributes['process.pid'] != '', concat(ServiceName, ' ', ResourceAttributes['process.pid']),
-        ServiceName) AS process,
-    {{http_status}} AS http_status,
-    {{error_type}} AS error_type,
-    {{first_token_ns}} AS first_token_ns,
-    {{operation}} AS operation_name,
-    {{parts}} AS parts
+        ServiceName) AS process
 SELECT
     TraceId AS trace_id,
     SpanId AS span_id,
@@ -41,9 +38,9 @@ SELECT
     TokenCounts AS counts,
     first_token_ns,
     {{first_byte_ns}} AS first_byte_ns,
-    parts.stage AS part_stages,
-    parts.start AS part_starts_ns,
-    parts.duration AS part_durations_ns,
+    parts.1 AS part_stages,
+    parts.2 AS part_starts_ns,
+    parts.3 AS part_durations_ns,
     {{streaming}} AS streaming,
     multiIf(
         operation_name != '' OR NOT on_inference_path, operation_name,
@@ -75,28 +72,66 @@ SELECT
     {{gpu_uuids}} AS gpu_uuids,
     `Links.TraceId` AS link_traces,
     `Links.SpanId` AS link_spans,
-    JSONExtract(SpanAttributes['promptpath.preempted_us'], 'Array(Int64)') AS preempted_us
+    JSONExtract(SpanAttributes['promptpath.preempted_us'], 'Array(Int64)') AS preempted_us{{explain}}
 FROM
 (
-    -- What several expressions use, apart, for it makes the query's analysis a third cheaper.
     SELECT
-        *,
-        toUnixTimestamp64Nano(Timestamp) AS start_ns,
-        upper(replaceOne(SpanKind, 'SPAN_KIND_', '')) AS kind,
-        cutQueryStringAndFragment(multiIf(
-            SpanAttributes['url.path'] != '', SpanAttributes['url.path'],
-            SpanAttributes['http.target'] != '', SpanAttributes['http.target'],
-            SpanAttributes['url.full'] != '', path(SpanAttributes['url.full']),
-            SpanAttributes['http.url'] != '', path(SpanAttributes['http.url']),
-            SpanAttributes['http.route'])) AS request_path,
-        multiIf(SpanAttributes['http.request.method'] != '', SpanAttributes['http.request.method'], SpanAttributes['http.method']) AS http_method,
-        (request_path != '' AND http_method IN ('', 'POST') AND match(request_path, {{inference_paths}})) AS on_inference_path,
-        SpanAttributes['gen_ai.operation.name'] IN {{inference_operations}} AS is_inference_operation,
-        {{rule}} AS rule
-    FROM otel_traces
-    WHERE TraceId IN {trace_ids:Array(String)}
-        AND toStartOfMinute(Timestamp) BETWEEN toStartOfMinute(fromUnixTimestamp64Nano({from_ns:Int64}))
-            AND toStartOfMinute(fromUnixTimestamp64Nano({to_ns:Int64}))
+        TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
+        `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, kind,
+        request_path, on_inference_path, rule, http_status, error_type, first_token_ns, operation_name,
+        -- Parts lie end to end: up to the first token, from it on, or from the span's start on; -1 is the rest until then.
+        arrayFilter(
+            part -> part.3 > 0,
+            arrayMap(
+                (place, stage, said, before, after, begun) -> multiIf(
+                    place != 'from_start' AND first_token_ns IS NULL, ('', 0, 0),
+                    place = 'before_first_token', (stage, assumeNotNull(first_token_ns) - before, said),
+                    place = 'after_first_token', (stage, assumeNotNull(first_token_ns) + after - said, said),
+                    (stage, begun - greatest(said, 0), if(said = -1, ifNull(first_token_ns, 0) - begun, said))),
+                part_places,
+                part_stages,
+                part_said,
+                arrayReverse(arrayCumSum(arrayReverse(arrayMap((place, said) -> if(place = 'before_first_token', said, 0), part_places, part_said)))),
+                arrayCumSum(arrayMap((place, said) -> if(place = 'after_first_token', said, 0), part_places, part_said)),
+                arrayCumSum(arrayMap((place, said) -> if(place = 'from_start', greatest(said, 0), 0), part_places, part_said)))
+        )::Array(Tuple(String, Int64, Int64)) AS parts
+    FROM
+    (
+        SELECT
+            TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
+            `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, kind,
+            request_path, on_inference_path, rule,
+            {{http_status}} AS http_status,
+            {{error_type}} AS error_type,
+            {{first_token_ns}} AS first_token_ns,
+            {{operation}} AS operation_name,
+            {{part_places}} AS part_places,
+            {{part_stages}} AS part_stages,
+            {{part_lengths}} AS part_said
+        FROM
+        (
+            SELECT
+                TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
+                `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, kind,
+                request_path, on_inference_path,
+                {{rule}} AS rule
+            FROM
+            (
+                SELECT
+                    TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
+                    `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts,
+                    toUnixTimestamp64Nano(Timestamp) AS start_ns,
+                    upper(replaceOne(SpanKind, 'SPAN_KIND_', '')) AS kind,
+                    cutQueryStringAndFragment(replaceRegexpOne({{path}}, '^[A-Za-z][A-Za-z0-9+.-]*://[^/]*', '')) AS request_path,
+                    (match(request_path, {{inference_paths}}) AND upper({{http_method}}) IN ('', 'POST')) AS on_inference_path,
+                    SpanAttributes['gen_ai.operation.name'] IN {{inference_operations}} AS is_inference_operation
+                FROM otel_traces
+                WHERE TraceId IN {trace_ids:Array(String)}
+                    AND toStartOfMinute(Timestamp) BETWEEN toStartOfMinute(fromUnixTimestamp64Nano({from_ns:Int64}))
+                        AND toStartOfMinute(fromUnixTimestamp64Nano({to_ns:Int64}))
+            )
+        )
+    )
 )
 -- Reading a map key by key as subcolumns costs twice as much as reading it whole when so many keys are asked for.
 SETTINGS optimize_functions_to_subcolumns = 0

@@ -1,161 +1,94 @@
 """Rules: what the spans of each system mean, as data, compiled into the SELECT that reads spans.
 
-A rule file is TOML: `system`, `order` (files are tried lowest first), `[[span]]` rules of which the first that
-matches a span counts, and `[fields]`, spellings of values that hold for every span. ClickHouse does all matching; no
-Python runs per span.
+A rule file is TOML: `system`, `order` (files are tried lowest first), `inference_paths` (further HTTP paths of
+inference requests), `[[span]]` rules of which the first that matches a span counts, and `[fields]`, spellings of values
+that hold for every span. ClickHouse does all matching; no Python runs per span.
 
 A `[[span]]` rule:
     name                 what it is about, for messages
-    match.scope, .name, .kind, .service    text or list of texts; `*` stands for anything
-    match.attribute.KEY, match.resource.KEY   text, list of texts, or true (is there)
+    match.scope, .name, .kind, .service, .path   text or list of texts; `*` stands for anything
+    match.attribute.KEY, match.resource.KEY      text, list of texts, or true (is there)
     match.inference_path, match.inference_operation   true: a request on a known inference path; a known GenAI operation
     stage                a stage, or "inbound" (gateway or server: the tree decides); stage_from: the attribute that
                          names it
     inference            true: the span is an inference call, and so a prompt's root if none is around it
     agent                true: an agent, tool or workflow span
     before_first_token, after_first_token, from_start
-                         stages that the span says as durations: [{stage, duration = {attribute, unit}}], laid end to
-                         end, so that the last ends at the
-                         first token, from it on, or from the span's start on
+                         stages that the span says as durations: [{stage, duration}], laid end to end, so that the last
+                         ends at the first token, from it on, or from the span's start on. The last of from_start may
+                         say "rest": up to the first token
     fields               spellings for spans of this rule, before the general ones
 
-A spelling: the name of a span attribute, or a table of `attribute` or `resource` or `event` (with `attribute` of the
-event; without, its time), `unit` (s, ms, us, ns, or time: an ISO 8601 instant) for times, `values` (a mapping; other
-values count as unknown).
+A spelling: the name of a span attribute, or a table of one of
+    attribute, resource  the name of an attribute
+    event                the name of an event (its time) or several (the first of them); with `attribute`, one of the
+                         event's
+    span                 "duration", the span's own
+and of `unit` for times (s, ms, us, ns; time: an ISO 8601 instant; text: a number with its unit behind it, 12.5ms),
+`values` (a mapping; other values count as unknown), `json` (a key into JSON text, dots between several).
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from promptpath.collector.assemble.rules_lines import KeyPath, key_lines, line_of
+from promptpath.collector.assemble.rules_model import (
+    FIELDS,
+    KINDS,
+    PLACES,
+    TEXTS,
+    UNITS,
+    UNRULED,
+    WORDED_UNITS,
+    Condition,
+    Match,
+    PartRule,
+    RuleError,
+    RuleFile,
+    SpanRule,
+    Spelling,
+)
 from promptpath.collector.assemble.schema import STAGE_CODE
 
+__all__ = [
+    "Condition",
+    "Match",
+    "PartRule",
+    "RuleError",
+    "RuleFile",
+    "SpanRule",
+    "Spelling",
+    "load_rules",
+    "parse_rules",
+]
 
-class RuleError(ValueError):
-    """A rule file that cannot be used; the message names file and key."""
-
-
-#: Fields that rules can spell, and the kind of value each is.
-FIELDS: Final[Mapping[str, str]] = {
-    "first_token_ns": "duration",
-    "first_byte_ns": "duration",
-    "streaming": "bool",
-    "operation": "text",
-    "model": "text",
-    "request_model": "text",
-    "finish_reason": "first_text",
-    "http_status": "int",
-    "error_type": "text",
-    "abort": "text",
-    "tenant": "text",
-    "request_id": "text",
-    "response_id": "text",
-    "correlation_id": "first_text",
-    "bootstrap_id": "text",
-    "input_tokens": "int",
-    "cached_tokens": "int",
-    "output_tokens": "int",
-    "reasoning_tokens": "int",
-    "preemptions": "int",
-    "tcp_rtt_us": "int",
-    "tcp_retransmits": "int",
-    "cost_usd": "float",
-    "conversation_id": "text",
-    "agent_name": "text",
-    "gpu_uuids": "texts",
-}
-#: Nanoseconds in the units of durations.
-UNITS: Final[Mapping[str, float]] = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
-_KINDS: Final = ("SERVER", "CLIENT", "INTERNAL", "PRODUCER", "CONSUMER", "UNSPECIFIED")
-#: Where the parts of a span are laid: ending at its first token, from it on, from the span's start on.
-PLACES: Final = ("before_first_token", "after_first_token", "from_start")
-_TEXTS: Final = ("scope", "name", "kind", "service")
-
-
-@dataclass(frozen=True)
-class Spelling:
-    """One way in which systems write a value."""
-
-    source: str
-    name: str
-    event_attribute: str = ""
-    unit: str = ""
-    values: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A text of a span that must be one of some patterns (`*` stands for anything), or just there (no patterns).
-
-    source: scope, name, kind, service, attribute or resource; key: of an attribute.
-    """
-
-    source: str
-    key: str
-    patterns: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Match:
-    """What a rule asks of a span; everything must hold."""
-
-    conditions: tuple[Condition, ...]
-    inference_path: bool
-    inference_operation: bool
-
-
-@dataclass(frozen=True)
-class PartRule:
-    """A stage that a span says as a number."""
-
-    place: str
-    stage: str
-    duration: Spelling
-
-
-@dataclass(frozen=True)
-class SpanRule:
-    """One `[[span]]` rule: what it matches and what that means."""
-
-    name: str
-    match: Match
-    stage: str
-    stage_from: str
-    inference: bool
-    agent: bool
-    parts: tuple[PartRule, ...]
-    fields: Mapping[str, tuple[Spelling, ...]]
-
-
-@dataclass(frozen=True)
-class RuleFile:
-    """A rule file: a system's spans."""
-
-    system: str
-    order: int
-    spans: tuple[SpanRule, ...]
-    fields: Mapping[str, tuple[Spelling, ...]] = field(default_factory=dict)
+_TOML_LINE: Final = re.compile(r" \(at line (\d+), column \d+\)$")
+_HEAD: Final = re.compile(r"\A(?:#[^\n]*\n)+")
 
 
 class _Reader:
     """A TOML table that knows where it stands and complains about what is wrong in it."""
 
-    def __init__(self, file: str, path: str, table: object) -> None:
-        self.file, self.path = file, path
+    def __init__(self, file: str, lines: Mapping[KeyPath, int], path: KeyPath, table: object) -> None:
+        self.file, self.lines, self.path = file, lines, path
         if not isinstance(table, dict):
             raise self.wrong("", "must be a table")
         self.table: dict[str, Any] = table
 
-    def at(self, key: str) -> str:
-        return f"{self.path}.{key}" if self.path and key else self.path or key
-
     def wrong(self, key: str, what: str) -> RuleError:
-        return RuleError(f"{self.file}: {self.at(key) or 'file'} {what}")
+        path = (*self.path, key) if key else self.path
+        words = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in path).lstrip(".")
+        return RuleError(self.file, line_of(self.lines, path), f"{words or 'file'} {what}")
+
+    @property
+    def line(self) -> int:
+        return line_of(self.lines, self.path)
 
     def only(self, *allowed: str) -> None:
         for key in self.table:
@@ -174,58 +107,77 @@ class _Reader:
             raise self.wrong(key, "must be true or false")
         return value
 
-    def texts(self, key: str) -> list[str]:
+    def texts(self, key: str) -> tuple[str, ...]:
         value = self.table[key]
         values = value if isinstance(value, list) else [value]
         if not values or not all(isinstance(one, str) and one for one in values):
             raise self.wrong(key, "must be a text or a list of texts")
-        return [str(one) for one in values]
+        return tuple(str(one) for one in values)
 
     def tables(self, key: str) -> list[_Reader]:
         value = self.table.get(key, [])
         if not isinstance(value, list):
             raise self.wrong(key, "must be a list of tables")
-        return [_Reader(self.file, f"{self.at(key)}[{number}]", one) for number, one in enumerate(value)]
+        return [_Reader(self.file, self.lines, (*self.path, key, at), one) for at, one in enumerate(value)]
 
-    def child(self, key: str) -> _Reader:
-        return _Reader(self.file, self.at(key), self.table.get(key, {}))
+    def child(self, key: str, *index: int, table: object = None) -> _Reader:
+        """The table at `key`, or `table` as if it stood there."""
+        inner = self.table.get(key, {}) if table is None else table
+        return _Reader(self.file, self.lines, (*self.path, key, *index), inner)
 
 
 def load_rules(extra: Iterable[Path] = ()) -> tuple[RuleFile, ...]:
-    """The rules that come with Promptpath and those of `extra` files, in the order in which they are tried.
+    """The rules that come with Promptpath and those of `extra`, in the order in which they are tried.
 
-    Raises RuleError, naming file and key, for a file that cannot be read or says something unknown.
+    extra: rule files, or directories of them. One that has the name of a file of ours takes its place.
+    Raises RuleError, naming file, line and key, for a file that cannot be read or says something unknown.
     """
-    own = sorted(
-        (one for one in files("promptpath.collector.rules").iterdir() if one.name.endswith(".toml")),
-        key=lambda one: one.name,
-    )
-    texts = [(one.name, one.read_text(encoding="utf-8")) for one in own]
-    for path in extra:
+    parsed = {
+        one.name: parse_rules(one.name, one.read_text(encoding="utf-8"), own=True)
+        for one in files("promptpath.collector.rules").iterdir()
+        if one.name.endswith(".toml")
+    }
+    for path in (file for one in extra for file in _rule_files(one)):
         try:
-            texts.append((str(path), path.read_text(encoding="utf-8")))
+            text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise RuleError(f"{path}: cannot be read: {error}") from None
-    parsed = [parse_rules(name, text) for name, text in texts]
-    return tuple(sorted(parsed, key=lambda one: one.order))
+            reason = getattr(error, "strerror", None) or error
+            raise RuleError(str(path), 0, f"cannot be read: {reason}") from None
+        parsed[path.name] = parse_rules(str(path), text)
+    return tuple(sorted(parsed.values(), key=lambda one: (one.order, one.system)))
 
 
-def parse_rules(file: str, text: str) -> RuleFile:
-    """One rule file. Raises RuleError naming `file` and the key that is wrong."""
+def _rule_files(path: Path) -> list[Path]:
+    return sorted(path.glob("*.toml")) if path.is_dir() else [path]
+
+
+def parse_rules(file: str, text: str, *, own: bool = False) -> RuleFile:
+    """One rule file. Raises RuleError naming `file`, the line and the key that is wrong."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise RuleError(f"{file}: is not TOML: {error}") from None
-    top = _Reader(file, "", table)
-    top.only("system", "order", "span", "fields")
+        found = _TOML_LINE.search(str(error))
+        line = int(found[1]) if found else text.count("\n") + 1
+        raise RuleError(file, line, f"is not TOML: {_TOML_LINE.sub('', str(error))}") from None
+    top = _Reader(file, key_lines(text), (), table)
+    top.only("system", "order", "inference_paths", "span", "fields")
     order = table.get("order", 100)
     if not isinstance(order, int) or isinstance(order, bool):
         raise top.wrong("order", "must be an integer")
+    paths = top.texts("inference_paths") if "inference_paths" in table else ()
+    for path in paths:
+        if not path.startswith(("/", ":")):
+            raise top.wrong("inference_paths", f"{path!r} must begin with /")
+    head = _HEAD.match(text)
     return RuleFile(
         system=top.text("system"),
         order=order,
         spans=tuple(_span_rule(one) for one in top.tables("span")),
-        fields=_fields(top.child("fields")),
+        fields=_fields(top.child("fields"), FIELDS),
+        inference_paths=paths,
+        file=file,
+        about=" ".join(line.lstrip("# ") for line in head[0].splitlines()) if head else "",
+        own=own,
     )
 
 
@@ -243,65 +195,84 @@ def _span_rule(rule: _Reader) -> SpanRule:
         stage_from=rule.text("stage_from", ""),
         inference=rule.flag("inference"),
         agent=rule.flag("agent"),
-        parts=tuple(_part_rule(place, one) for place in PLACES for one in rule.tables(place)),
-        fields=_fields(rule.child("fields")),
+        parts=tuple(part for place in PLACES for part in _part_rules(rule, place)),
+        fields=_fields(rule.child("fields"), {key: kind for key, kind in FIELDS.items() if key not in UNRULED}),
+        line=rule.line,
     )
 
 
-def _part_rule(place: str, part: _Reader) -> PartRule:
-    part.only("stage", "duration")
-    stage = part.text("stage")
-    if stage not in STAGE_CODE:
-        raise part.wrong("stage", f"{stage!r} is no stage")
-    return PartRule(place, stage, _spelling(part, "duration", part.table.get("duration"), "duration"))
+def _part_rules(rule: _Reader, place: str) -> list[PartRule]:
+    parts = []
+    tables = rule.tables(place)
+    for number, part in enumerate(tables):
+        part.only("stage", "duration")
+        stage = part.text("stage")
+        if stage not in STAGE_CODE:
+            raise part.wrong("stage", f"{stage!r} is no stage")
+        if part.table.get("duration") == "rest":
+            if place != "from_start" or number != len(tables) - 1:
+                raise part.wrong("duration", "can be the rest only in the last part of from_start")
+            parts.append(PartRule(place, stage, None))
+        else:
+            duration = _spelling(part.child("duration", table=part.table.get("duration", {})), "duration")
+            parts.append(PartRule(place, stage, duration))
+    return parts
 
 
-def _fields(table: _Reader) -> dict[str, tuple[Spelling, ...]]:
-    table.only(*FIELDS)
+def _fields(table: _Reader, known: Mapping[str, str]) -> dict[str, tuple[Spelling, ...]]:
+    table.only(*known)
     result = {}
     for key, value in table.table.items():
         if not isinstance(value, list):
             raise table.wrong(key, "must be a list of spellings")
-        result[key] = tuple(_spelling(table, f"{key}[{i}]", one, FIELDS[key]) for i, one in enumerate(value))
+        result[key] = tuple(
+            _spelling(table.child(key, at, table={"attribute": one} if isinstance(one, str) else one), known[key])
+            for at, one in enumerate(value)
+        )
     return result
 
 
-def _spelling(table: _Reader, key: str, value: object, kind: str) -> Spelling:
-    if isinstance(value, str):
-        value = {"attribute": value}
-    reader = _Reader(table.file, table.at(key), value)
-    reader.only("attribute", "resource", "event", "unit", "values")
-    unit = reader.text("unit", "")
-    is_event_time = "event" in reader.table and "attribute" not in reader.table
-    if kind == "duration" and not is_event_time and unit not in (*UNITS, "time"):
-        raise reader.wrong("unit", f"must be one of {', '.join(UNITS)}, time")
-    if unit and (kind != "duration" or is_event_time):
-        raise reader.wrong("unit", "says nothing here")
-    if is_event_time and kind != "duration":
-        raise reader.wrong("attribute", "is missing: only times can be an event's own")
-    values = reader.child("values").table
+def _spelling(spelling: _Reader, kind: str) -> Spelling:
+    sources = ("event", "attribute", "resource", "span")
+    spelling.only(*sources, "unit", "values", "json")
+    source = next((one for one in sources if one in spelling.table), "attribute")
+    if source == "span":
+        if spelling.text("span") != "duration" or kind != "duration":
+            raise spelling.wrong("span", 'can only be "duration", of a time')
+        return Spelling("span", "duration", unit="ns")
+    unit = spelling.text("unit", "")
+    event_time = source == "event" and "attribute" not in spelling.table
+    if event_time and kind != "duration":
+        raise spelling.wrong("attribute", "is missing: only times can be an event's own")
+    if kind == "duration" and not event_time and unit not in (*UNITS, *WORDED_UNITS):
+        raise spelling.wrong("unit", f"must be one of {', '.join((*UNITS, *WORDED_UNITS))}")
+    if unit and (kind != "duration" or event_time):
+        raise spelling.wrong("unit", "says nothing here")
+    values = spelling.child("values").table
     if not all(isinstance(one, str) for one in values.values()):
-        raise reader.wrong("values", "must map texts to texts")
+        raise spelling.wrong("values", "must map texts to texts")
+    json = tuple(spelling.text("json", "").split(".")) if "json" in spelling.table else ()
     mapping = tuple(sorted(values.items()))
-    if "event" in reader.table:
-        return Spelling("event", reader.text("event"), reader.text("attribute", ""), unit, mapping)
-    source = "resource" if "resource" in reader.table else "attribute"
-    return Spelling(source, reader.text(source), "", unit, mapping)
+    if event_time:
+        return Spelling("event", "", names=spelling.texts("event"))
+    if source == "event":
+        return Spelling("event", spelling.text("event"), spelling.text("attribute"), unit, mapping, json)
+    return Spelling(source, spelling.text(source), "", unit, mapping, json)
 
 
 def _match(match: _Reader) -> Match:
-    match.only(*_TEXTS, "attribute", "resource", "inference_path", "inference_operation")
+    match.only(*TEXTS, "attribute", "resource", "inference_path", "inference_operation")
     conditions = []
-    for key in _TEXTS:
+    for key in TEXTS:
         if key in match.table:
             values = match.texts(key)
-            if key == "kind" and (unknown := sorted(set(values) - set(_KINDS))):
-                raise match.wrong(key, f"{unknown[0]!r} is none of {', '.join(_KINDS)}")
-            conditions.append(Condition(key, "", tuple(values)))
+            if key == "kind" and (unknown := sorted(set(values) - set(KINDS))):
+                raise match.wrong(key, f"{unknown[0]!r} is none of {', '.join(KINDS)}")
+            conditions.append(Condition(key, "", values))
     for source in ("attribute", "resource"):
         inner = match.child(source)
         for key, wanted in inner.table.items():
-            conditions.append(Condition(source, key, () if wanted is True else tuple(inner.texts(key))))
+            conditions.append(Condition(source, key, () if wanted is True else inner.texts(key)))
     result = Match(tuple(conditions), match.flag("inference_path"), match.flag("inference_operation"))
     if not (result.conditions or result.inference_path or result.inference_operation):
         raise match.wrong("", "says nothing: it would match every span")

@@ -163,6 +163,11 @@ PROMPT_SCHEMA: Final = pa.schema(
         ("cost_usd", pa.float64()),
         ("energy_j", pa.float64()),
         ("assembled_at", _time),
+        ("joined_traces", pa.list_(_text)),
+        ("stall_causes.at_us", pa.list_(pa.uint64())),
+        ("stall_causes.gap_us", pa.list_(pa.uint32())),
+        ("stall_causes.cause", pa.list_(_text)),
+        ("stall_causes.detail", pa.list_(_text)),
     ]
 )
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from promptpath.collector.assemble.climb import by_height, heights, mark_above, nearest, outermost
+from promptpath.collector.assemble.joins import join
+from promptpath.collector.assemble.keys import BY_TIME
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE
 from promptpath.collector.assemble.repair import nest_siblings, place_orphans
@@ -32,8 +35,8 @@ class Tree:
     has a stage; depth: how many of them there are. entry: the node with which the prompt entered the node's hop.
     caller: nearest ancestor that is a call, or the hop's entry. server: the innermost server span that holds the node
     (itself included). workflow, nearest_agent: outermost and innermost agent span above. host: host codes, loopback
-    peers made one. repaired: nodes whose parent is not the one they name. by_time: of those, the ones placed by time
-    alone.
+    peers made one. repaired: nodes whose parent is not the one they name. joined: by what, index into
+    `keys.JOINED_BY`, 0 where by trace context alone.
     """
 
     levels: list[Ints]
@@ -49,12 +52,13 @@ class Tree:
     nearest_agent: Ints
     host: Ints
     repaired: Bools
-    by_time: Bools
+    joined: Ints
 
 
-def build(nodes: Nodes) -> Tree:
-    """The tree of `nodes`, siblings nested and orphans placed."""
+def build(nodes: Nodes, table: pa.Table) -> Tree:
+    """The tree of `nodes`, siblings nested, trees of one prompt joined and orphans placed. table: the spans."""
     parent, nested = nest_siblings(nodes)
+    parent, joined = join(nodes, table, parent)
     parent, placed = place_orphans(nodes, parent)
     parent, height = _cut_cycles(nodes, parent)
     prompt = _prompts(nodes, parent)
@@ -83,8 +87,8 @@ def build(nodes: Nodes) -> Tree:
         workflow=workflow,
         nearest_agent=nearest_agent,
         host=_hosts(nodes, parent, calls),
-        repaired=nested | placed | adopted,
-        by_time=placed | adopted,
+        repaired=nested | placed | adopted | (joined > 0),
+        joined=np.where(placed | adopted, BY_TIME, joined),
     )
 
 

@@ -1,0 +1,113 @@
+"""The assembler beside known truth: simulate, store, assemble, compare; prints one JSON object.
+
+python tests/bench/judge.py                       100,000 prompts, clocks off by up to 5 s, 1 % late, 0.1 % lost
+python tests/bench/judge.py --prompts 3000 --seed 7
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import struct
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from promptpath.collector.assembler import AssemblerService
+from promptpath.collector.simulate import ProtobufFile, Scenario, simulate
+from promptpath.collector.simulate.judge import judge
+from promptpath.collector.simulate.scenario import parse_topology
+from promptpath.storage import client_factory, migrate
+from promptpath.storage.ingest import insert_traces
+
+_BATCH_BYTES = 8 << 20
+
+
+def batches(path: Path) -> Iterator[bytes]:
+    """Requests of a file joined to bodies of some megabytes."""
+    parts: list[bytes] = []
+    size = 0
+    with path.open("rb") as file:
+        while head := file.read(4):
+            parts.append(file.read(struct.unpack(">I", head)[0]))
+            size += len(parts[-1])
+            if size > _BATCH_BYTES:
+                yield b"".join(parts)
+                parts, size = [], 0
+    if parts:
+        yield b"".join(parts)
+
+
+def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    """One judgement; figures and how long each step took [s]."""
+    seconds: dict[str, float] = {}
+    began = time.perf_counter()
+
+    def lap(name: str) -> None:
+        nonlocal began
+        now = time.perf_counter()
+        seconds[name], began = round(now - began, 2), now
+
+    made = simulate(scenario, [ProtobufFile(folder / "traces.pb")], folder)
+    lap("simulate")
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    factory = client_factory(f"chdb://{folder}/store")
+    client = factory()
+    migrate(client)
+    for number, body in enumerate(batches(folder / "traces.pb")):
+        insert_traces(client, body, f"judge-{number}")
+    lap("store")
+    service = AssemblerService(factory, grace_s=0)
+    service.flush()
+    lap("assemble")
+    prompts = client.query_arrow("SELECT * FROM prompts")
+    verdict = judge(pq.read_table(folder / "truth.parquet"), prompts)
+    lap("judge")
+    service.close()
+    client.close()
+    wrong = {name: ids[:5] for name, ids in verdict.wrong.items() if ids}
+    return {
+        "name": "judge",
+        "figures": verdict.figures() | {"spans": made.counts.spans, "simulate_peak_mb": memory_mb},
+        "seconds": seconds,
+        "examples": wrong | {"missing": verdict.missing[:5], "doubled": verdict.doubled[:5]},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prompts", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--skew", type=float, default=5.0, help="seconds")
+    parser.add_argument("--drift-ppm", type=float, default=50.0)
+    parser.add_argument("--late", type=float, default=0.01)
+    parser.add_argument("--lost", type=float, default=0.001)
+    parser.add_argument("--doubled", type=float, default=0.002)
+    parser.add_argument("--hosts", type=int, default=0)
+    parser.add_argument("--topology", type=parse_topology)
+    parser.add_argument("--keep", type=Path, help="a folder for the spans, the truth and the store")
+    given = parser.parse_args()
+    scenario = Scenario(
+        seed=given.seed,
+        prompts=given.prompts,
+        skew_s=given.skew,
+        drift_ppm=given.drift_ppm,
+        late=given.late,
+        lost=given.lost,
+        doubled=given.doubled,
+        hosts=given.hosts,
+        **({"topology": given.topology} if given.topology else {}),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        where = given.keep or Path(folder)
+        where.mkdir(parents=True, exist_ok=True)
+        print(json.dumps(run(scenario, where), indent=1))
+
+
+if __name__ == "__main__":
+    main()
