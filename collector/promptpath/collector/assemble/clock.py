@@ -15,7 +15,6 @@ import numpy as np
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE, firsts
 from promptpath.collector.assemble.schema import IS_CONNECT, NO_NS, Ints
-from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.tree import Tree
 
 
@@ -59,7 +58,7 @@ def _sent(nodes: Nodes, tree: Tree) -> Ints:
 
 def _place_blocks(nodes: Nodes, tree: Tree, across: Ints, sent: Ints, shift: Ints, error: Ints) -> None:
     """Move the children on one other host of one parent as a block into the middle of what the parent waited."""
-    order = across[order_by(tree.parent[across], tree.host[across])]
+    order = across[np.lexsort((tree.host[across], tree.parent[across]))]
     width = int(tree.host.max()) + 1
     block = tree.parent[order] * width + tree.host[order]
     begins = firsts(block)
