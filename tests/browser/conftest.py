@@ -111,7 +111,7 @@ def post(http_port: int, body: bytes) -> None:
         assert response.status == 200
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
     """A collector on free ports over an empty store."""
     folder = tmp_path_factory.mktemp("collector")
@@ -125,7 +125,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, in
         served.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sent(collector: dict[str, int]) -> tuple[Sent, ...]:
     """Prompts sent to the collector, all of them stored and assembled."""
     out: list[Sent] = []
@@ -155,7 +155,7 @@ def send(collector: dict[str, int]) -> Callable[[str], Sent]:
     return one_more
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
     """Serves the dashboard over a storage URL; gives its address."""
     running: list[Served] = []
@@ -185,16 +185,16 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
         served.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def run(collector: dict[str, int], sent: tuple[Sent, ...], serve: Callable[[str], str]) -> Run:
     """The whole of it: collector, prompts, dashboard."""
     storage = f"clickhouse://127.0.0.1:{collector['sql']}/promptpath"
     return Run(serve(storage), storage, sent, lambda query: ask(collector["sql"], query))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Headless Chromium for all tests."""
+    """Headless Chromium for a module: while it runs, no other event loop can run in this thread."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

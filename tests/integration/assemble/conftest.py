@@ -20,12 +20,12 @@ Row = dict[str, Any]
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 T0 = 1_700_000_000_000_000_000
 _TABLES = ("otel_traces", "otel_traces_trace_id_ts", "trace_arrivals", "prompts_rows", "prompt_minutes_rows",
-"assembler_state_rows")  # fmt: skip
+"assembler_state_rows", "trace_join_keys", "clock_offsets")  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
-    """Makes clients of one store for all tests: a process can open one embedded directory only."""
+    """Makes clients of one store for a module: a process can have one embedded directory open at a time."""
     make = client_factory(f"chdb://{tmp_path_factory.mktemp('store')}")
     keep = make()
     migrate(keep)

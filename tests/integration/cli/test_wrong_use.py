@@ -149,8 +149,10 @@ EXTRAS = (
 )
 
 
-def light(*argv: str, home: Path, missing: str = EXTRAS) -> subprocess.CompletedProcess[str]:
-    return promptpath(missing, *argv, home=home, code=("-c", WITHOUT))
+def light(
+    *argv: str, home: Path, missing: str = EXTRAS, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return promptpath(missing, *argv, home=home, env=env, code=("-c", WITHOUT))
 
 
 def test_light_installation(tmp_path: Path) -> None:
@@ -158,8 +160,11 @@ def test_light_installation(tmp_path: Path) -> None:
     assert light("--version", home=tmp_path).stdout == "promptpath 0.1.0\n"
     ran = light("run", "--", sys.executable, "-c", "import sys; print('promptpath.auto' in sys.modules)", home=tmp_path)
     assert (ran.returncode, ran.stdout) == (0, "True\n")
-    doctor = light("doctor", home=tmp_path)
-    assert doctor.returncode == 1  # nobody listens on the exporter's port, or the libraries are of no known version
+    with socket.socket() as bound:  # bound, and nobody listens on it
+        bound.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        doctor = light("doctor", home=tmp_path, env={"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint})
+    assert doctor.returncode == 1
     assert "extra collector" in doctor.stdout
     assert "Traceback" not in doctor.stderr
 
