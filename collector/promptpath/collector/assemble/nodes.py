@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from promptpath.collector.assemble.ragged import NONE, bools_of, codes_of, ints_of
+from promptpath.collector.assemble.ragged import NONE, array_of, bools_of, codes_of, ints_of
 from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, STAGE_CODE, Bools, Ints
 from promptpath.collector.assemble.sorting import Words, find, order_by, runs
 from promptpath.collector.assemble.texts import ids_of, ranks_of, sparse_codes_of
@@ -60,10 +60,10 @@ class Nodes:
 
 def load(table: pa.Table) -> Nodes:
     """Nodes of a span table that `check_spans` has passed."""
-    trace = ranks_of(table["trace_id"].combine_chunks())
-    span, parent_id, named = ids_of(table["span_id"].combine_chunks(), table["parent_id"].combine_chunks())
-    start = ints_of(table["start_ns"].combine_chunks(), 0)
-    duration = np.maximum(ints_of(table["duration_ns"].combine_chunks(), 0), 0)
+    trace = ranks_of(array_of(table["trace_id"]))
+    span, parent_id, named = ids_of(array_of(table["span_id"]), array_of(table["parent_id"]))
+    start = ints_of(array_of(table["start_ns"]), 0)
+    duration = np.maximum(ints_of(array_of(table["duration_ns"]), 0), 0)
 
     rows = _canonical_rows(trace, span, start, duration)
     trace, named = trace[rows], named[rows]
@@ -80,21 +80,21 @@ def load(table: pa.Table) -> Nodes:
     orphan[lost] = True
 
     def text(name: str) -> tuple[Ints, list[str]]:
-        codes, names = codes_of(table[name].combine_chunks())
+        codes, names = codes_of(array_of(table[name]))
         return codes[rows], names
 
     def flag(name: str) -> Bools:
-        return bools_of(table[name].combine_chunks())[rows]
+        return bools_of(array_of(table[name]))[rows]
 
     stage_codes, stage_names = text("stage")
     known = np.array([STAGE_CODE.get(name, 0) for name in stage_names] or [0], dtype=np.int64)
     stage = known[stage_codes]
     service, service_names = text("service")
     host, host_names = text("host")
-    request, request_names = sparse_codes_of(table["request_id"].combine_chunks())
+    request, request_names = sparse_codes_of(array_of(table["request_id"]))
     kind, kind_names = text("kind")
     is_server = np.array([name.upper() == "SERVER" for name in kind_names] or [False], dtype=np.bool_)
-    said_first = ints_of(table["first_token_ns"].combine_chunks(), NO_NS)[rows]
+    said_first = ints_of(array_of(table["first_token_ns"]), NO_NS)[rows]
     start, duration = start[rows], duration[rows]
     nodes = Nodes(
         spans=len(rows),
@@ -105,7 +105,7 @@ def load(table: pa.Table) -> Nodes:
         orphan=orphan,
         start=start,
         end=start + duration,
-        first=_first_delivery(table["gaps_us"].combine_chunks(), rows, said_first, stage),
+        first=_first_delivery(array_of(table["gaps_us"]), rows, said_first, stage),
         said_first=said_first,
         stage=stage,
         server_kind=is_server[kind],
@@ -157,7 +157,7 @@ def _first_delivery(gaps: pa.Array, rows: Ints, said: Ints, stage: Ints) -> Ints
 
 def _with_parts(nodes: Nodes, table: pa.Table) -> Nodes:
     """`nodes` and, behind them, a node for each part a rule read out of a span."""
-    stages = table["part_stages"].combine_chunks()
+    stages = array_of(table["part_stages"])
     offsets = stages.offsets.to_numpy().astype(np.int64)
     if offsets[0] == offsets[-1]:
         return nodes
@@ -167,8 +167,8 @@ def _with_parts(nodes: Nodes, table: pa.Table) -> Nodes:
     at = offsets[nodes.row[owner]] + within
     codes, names = codes_of(stages.values)
     known = np.array([STAGE_CODE.get(name, 0) for name in names], dtype=np.int64)
-    begin = nodes.start[owner] + ints_of(table["part_starts_ns"].combine_chunks().values, 0)[at]
-    length = ints_of(table["part_durations_ns"].combine_chunks().values, 0)[at]
+    begin = nodes.start[owner] + ints_of(array_of(table["part_starts_ns"]).values, 0)[at]
+    length = ints_of(array_of(table["part_durations_ns"]).values, 0)[at]
     begin = np.clip(begin, nodes.start[owner], nodes.end[owner])
     until = np.clip(begin + np.maximum(length, 0), begin, nodes.end[owner])
     none = np.full(len(owner), NO_NS, dtype=np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -17,11 +18,12 @@ from promptpath.collector.assemble.keys import JOINED_BY
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import (
     NONE,
+    array_of,
     bools_of,
-    codes_of,
     first_of_group,
     firsts,
     ints_of,
+    known,
     list_array,
     nullable,
     take_texts,
@@ -35,6 +37,8 @@ from promptpath.collector.assemble.schema import (
     Bools,
     Ints,
 )
+from promptpath.collector.assemble.sorting import exact_sums, order_by, runs
+from promptpath.collector.assemble.texts import filled, sparse_codes_of
 from promptpath.collector.assemble.tokens import Deliveries, latencies
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage, Status
@@ -54,63 +58,99 @@ class Batch:
     attempts: Attempts
     prompts: Prompts
 
+    @cached_property
+    def order(self) -> Ints:
+        """The spans of `Prompts.order`, without parts of spans."""
+        order = self.prompts.order
+        return order if self.nodes.spans == len(self.nodes) else order[order < self.nodes.spans]
+
+    @cached_property
+    def order_rows(self) -> Ints:
+        """The table rows of `order`."""
+        return self.nodes.row[self.order]
+
     def pick(self, valid: Bools) -> Ints:
         """The first valid node of each prompt in the order of `Prompts.order`; shape (m,), -1 where none is."""
         return first_of_group(self.prompts.of, self.prompts.order, valid, len(self.prompts))
 
+    def first(self, valid: Bools) -> Ints:
+        """As `pick`, of spans; valid: by row of the table."""
+        result = np.full(len(self.prompts), NONE, dtype=np.int64)
+        if valid.any():
+            node = self.order[np.flatnonzero(valid[self.order_rows])]
+            prompt = self.prompts.of[node]
+            at = firsts(prompt)
+            result[prompt[at]] = node[at]
+        return result
+
     def column(self, name: str) -> pa.Array:
-        return self.table[name].combine_chunks()
+        return array_of(self.table[name])
 
     def rows(self, node: Ints) -> Ints:
         """Table rows of nodes; -1 stays -1."""
         return np.where(node == NONE, NONE, self.nodes.row[node])
 
+    def known(self, name: str) -> Bools:
+        """Rows of the table with a value in a column that is not text."""
+        return known(self.column(name))
+
     def ints(self, name: str) -> tuple[Ints, Bools]:
         """An integer column of the n nodes and where it is known; parts of spans know nothing."""
-        column = self.column(name)
-        known = column.is_valid().to_numpy(zero_copy_only=False)[self.nodes.row]
-        known &= np.arange(len(self.nodes)) < self.nodes.spans
-        return ints_of(column, 0)[self.nodes.row], known
+        known = self.known(name)[self.nodes.row]
+        known[self.nodes.spans :] = False
+        return ints_of(self.column(name), 0)[self.nodes.row], known
 
     def outermost_int(self, name: str) -> Ints:
         """Of each prompt the outermost known value, -1 where none."""
-        values, known = self.ints(name)
-        node = self.pick(known)
-        return np.where(node == NONE, -1, values[node])
+        return self.int_at(name, self.first(self.known(name)), -1)
+
+    def int_at(self, name: str, node: Ints, missing: int) -> Ints:
+        """A column's values at spans, `missing` where the span is -1 or knows none."""
+        return ints_of(self.column(name).take(pa.array(self.rows(node), mask=node == NONE)), missing)
 
     def texts(self, name: str) -> tuple[Ints, list[str]]:
         """A text column of the n nodes as codes into a list whose first entry is ''."""
-        codes, names = codes_of(self.column(name))
-        codes = codes[self.nodes.row] + 1
-        if names and names[0] == "":
-            codes[codes == 1] = 0
+        codes, names = self.coded(name)
+        codes = codes[self.nodes.row]
         codes[self.nodes.spans :] = 0
-        return codes, ["", *names]
+        return codes, names
+
+    def coded(self, name: str) -> tuple[Ints, list[str]]:
+        """A text column by row of the table, as codes into a list whose first entry is ''."""
+        if name not in self._coded:
+            self._coded[name] = sparse_codes_of(self.column(name))
+        return self._coded[name]
+
+    @cached_property
+    def _coded(self) -> dict[str, tuple[Ints, list[str]]]:
+        return {}
+
+    def code_at(self, name: str, node: Ints) -> Ints:
+        """Codes of a text column at nodes; 0 where the node is -1 or a part of a span."""
+        span = (node != NONE) & (node < self.nodes.spans)
+        return np.where(span, self.coded(name)[0][self.nodes.row[node]], 0)
 
     def outermost_text(self, name: str) -> pa.Array:
         """Of each prompt the outermost text that is not empty, else ''."""
-        codes, names = self.texts(name)
-        node = self.pick(codes > 0)
-        return pa.array(names, type=pa.string()).take(pa.array(np.where(node == NONE, 0, codes[node])))
+        return take_texts(self.column(name), self.rows(self.first(filled(self.column(name)))))
 
     def sums(self, name: str) -> Ints:
         """Sum over each prompt's spans that know a value; -1 where none does."""
-        values, known = self.ints(name)
-        known &= self.prompts.of != NONE
-        total = np.zeros(len(self.prompts), dtype=np.int64)
-        np.add.at(total, self.prompts.of[known], values[known])
-        total[np.bincount(self.prompts.of[known], minlength=len(total)) == 0] = -1
+        known = self.known(name)
+        if not known.any():
+            return np.full(len(self.prompts), -1, dtype=np.int64)
+        node = self.order[known[self.order_rows]]
+        prompt = self.prompts.of[node]
+        total = exact_sums(prompt, ints_of(self.column(name), 0)[self.nodes.row[node]], len(self.prompts))
+        total[np.bincount(prompt, minlength=len(total)) == 0] = -1
         return total
 
 
 def not_streaming(batch: Batch) -> tuple[Bools, Bools]:
     """Shape (m,) each: prompts whose outermost span that says so did not stream, and prompts that did."""
-    column = batch.column("streaming")
-    known = column.is_valid().to_numpy(zero_copy_only=False)[batch.nodes.row]
-    known &= np.arange(len(batch.nodes)) < batch.nodes.spans
-    says = bools_of(column)[batch.nodes.row]
-    node = batch.pick(known)
-    return (node != NONE) & ~says[node], (node != NONE) & says[node]
+    node = batch.first(batch.known("streaming"))
+    says = bools_of(batch.column("streaming"))[batch.nodes.row[node]]
+    return (node != NONE) & ~says, (node != NONE) & says
 
 
 def build(
@@ -175,7 +215,8 @@ def build(
     _clock(batch, first, columns)
     # The least sure of what joined the prompt's spans.
     joined = np.zeros(size, dtype=np.int64)
-    np.maximum.at(joined, prompts.of[prompts.order], tree.joined[prompts.order])
+    some = prompts.order[tree.joined[prompts.order] > 0]
+    np.maximum.at(joined, prompts.of[some], tree.joined[some])
     columns["joined_by"] = pa.array(JOINED_BY).take(pa.array(joined))
     calls, answered = batch.attempts.calls[root], batch.attempts.calls_answered[root]
     columns["completeness"] = nullable(answered / np.maximum(calls, 1), calls > 0, pa.float32())
@@ -186,20 +227,20 @@ def build(
         PROMPT_SCHEMA.field("assembled_at").type
     )
     columns["joined_traces"] = _joined_traces(batch)
+    none = np.empty(0, dtype=np.int64)
     for name in ("at_us", "gap_us", "cause", "detail"):
-        columns[f"stall_causes.{name}"] = pa.array([[]] * size, type=PROMPT_SCHEMA.field(f"stall_causes.{name}").type)
+        kind = PROMPT_SCHEMA.field(f"stall_causes.{name}").type
+        columns[f"stall_causes.{name}"] = list_array(none, pa.array([], type=kind.value_type), size)
     return pa.table([columns[name] for name in PROMPT_SCHEMA.names], schema=PROMPT_SCHEMA)
 
 
 def _models(batch: Batch, first: FirstTokens, columns: dict[str, pa.Array]) -> None:
     """`model`: what answered, else what the engine was asked for, else what was asked for at the root."""
-    asked, names = batch.texts("request_model")
-    answered, answered_names = batch.texts("model")
-    outermost = batch.pick(asked > 0)
-    request = np.where(outermost == NONE, 0, asked[outermost])
-    engine = np.where(first.server == NONE, 0, asked[first.server])
-    by = batch.pick(answered > 0)
-    model = np.where(by == NONE, 0, answered[by])
+    asked, names = batch.coded("request_model")
+    answered, answered_names = batch.coded("model")
+    request = batch.code_at("request_model", batch.first(asked > 0))
+    engine = batch.code_at("request_model", first.server)
+    model = batch.code_at("model", batch.first(answered > 0))
     columns["request_model"] = pa.array(names).take(pa.array(request))
     both = pa.array([*answered_names, *names])
     fallback = np.where(engine > 0, engine, request) + len(answered_names)
@@ -209,36 +250,40 @@ def _models(batch: Batch, first: FirstTokens, columns: dict[str, pa.Array]) -> N
 def _evidence(batch: Batch) -> status.Evidence:
     root = batch.prompts.root
     alive = ~batch.attempts.lost
-    abort, abort_names = batch.texts("abort")
-    error, error_names = batch.texts("error_type")
-    finish, finish_names = batch.texts("finish_reason")
-    http, http_known = batch.ints("http_status")
     failed = batch.nodes.failed
 
-    def outermost(codes: Ints, valid: Bools) -> Ints:
-        node = batch.pick(valid & alive)
-        return np.where(node == NONE, 0, codes[node])
+    def outermost(valid: Bools) -> Ints:
+        # Lost attempts stand last in a prompt's order: where the first is one, all are.
+        node = batch.first(valid)
+        return np.where((node != NONE) & alive[node], node, NONE)
 
+    def both(name: str) -> tuple[Ints, Ints, list[str]]:
+        codes, names = batch.coded(name)
+        return batch.code_at(name, root), batch.code_at(name, outermost(codes > 0)), names
+
+    root_abort, any_abort, abort_names = both("abort")
+    root_error, any_error, error_names = both("error_type")
+    root_finish, any_finish, finish_names = both("finish_reason")
     return status.Evidence(
         abort_names=abort_names,
-        root_abort=abort[root],
-        any_abort=outermost(abort, abort > 0),
+        root_abort=root_abort,
+        any_abort=any_abort,
         error_names=error_names,
-        root_error=error[root],
-        any_error=outermost(error, error > 0),
-        root_http=np.where(http_known[root], http[root], 0),
-        any_http=outermost(http, http_known),
+        root_error=root_error,
+        any_error=any_error,
+        root_http=batch.int_at("http_status", root, 0),
+        any_http=batch.int_at("http_status", outermost(batch.known("http_status")), 0),
         root_failed=failed[root],
         any_failed=batch.pick(failed & alive) != NONE,
         finish_names=finish_names,
-        root_finish=finish[root],
-        any_finish=outermost(finish, finish > 0),
+        root_finish=root_finish,
+        any_finish=any_finish,
     )
 
 
 def _error_types(batch: Batch, ended: status.Endings) -> pa.Array:
     """`error_type`: the exception type, else the HTTP status; '' for prompts that ended well."""
-    _, names = batch.texts("error_type")
+    _, names = batch.coded("error_type")
     distinct, where = np.unique(ended.http, return_inverse=True)
     words = [*names, *(str(code) if code >= 400 else "" for code in distinct.tolist())]
     code = np.where(ended.error > 0, ended.error, len(names) + where)
@@ -271,15 +316,16 @@ def _tokens(batch: Batch, found: Deliveries, ended: Ints, columns: dict[str, pa.
 def _of_all_choices(batch: Batch, outermost: Ints) -> Ints:
     """Output tokens summed over an engine's spans of one request id: with n > 1 each span is a choice; shape (m,)."""
     nodes, prompts, server = batch.nodes, batch.prompts, batch.tree.stage == STAGE_CODE[Stage.SERVER]
+    named = server & np.array([bool(name) for name in nodes.request_names] or [False])[nodes.request]
+    if not named.any():
+        return outermost
     values, known = batch.ints("output_tokens")
-    named = np.array([bool(name) for name in nodes.request_names] or [False])[nodes.request]
-    node = np.flatnonzero(server & known & named & (prompts.of != NONE) & ~batch.attempts.lost)
+    node = np.flatnonzero(named & known & (prompts.of != NONE) & ~batch.attempts.lost)
     # Only spans of the request id that the outermost engine span has, and only where that span's own count is the
     # prompt's.
-    outer = batch.pick(server & known & named)
+    outer = batch.pick(named & known)
     node = node[nodes.request[node] == nodes.request[outer[prompts.of[node]]]]
-    total = np.zeros(len(prompts), dtype=np.int64)
-    np.add.at(total, prompts.of[node], values[node])
+    total = exact_sums(prompts.of[node], values[node], len(prompts))
     own = np.where(outer == NONE, -1, values[outer])
     return np.where((own >= 0) & (own == outermost), total, outermost)
 
@@ -292,18 +338,19 @@ def _decode_ns(batch: Batch) -> Ints:
 
 def _first_byte(batch: Batch) -> Ints:
     """First byte or headers as the outermost hop that tells saw them, from the root's start; NO_NS if nobody tells."""
-    values, known = batch.ints("first_byte_ns")
-    node = batch.pick(known & ~batch.attempts.lost)
+    node = batch.first(batch.known("first_byte_ns"))
+    node[batch.attempts.lost[node]] = NONE
+    values = batch.int_at("first_byte_ns", node, 0)
     at = batch.nodes.start[node] + batch.axis.shift[node] - batch.nodes.start[batch.prompts.root]
-    return np.where(node == NONE, NO_NS, at + values[node])
+    return np.where(node == NONE, NO_NS, at + values)
 
 
 def _joined_traces(batch: Batch) -> pa.Array:
     """Traces of each prompt's spans other than its root's, sorted."""
     nodes, prompts = batch.nodes, batch.prompts
     away = prompts.order[nodes.trace[prompts.order] != nodes.trace[prompts.root[prompts.of[prompts.order]]]]
-    away = away[np.lexsort((nodes.trace[away], prompts.of[away]))]
-    away = away[firsts(prompts.of[away] * len(nodes) + nodes.trace[away])]
+    away = away[order_by(prompts.of[away], nodes.trace[away])]
+    away = away[runs(prompts.of[away], nodes.trace[away])]
     return list_array(prompts.of[away], take_texts(batch.column("trace_id"), nodes.row[away]), len(prompts))
 
 
@@ -320,20 +367,17 @@ def _agents(batch: Batch, columns: dict[str, pa.Array]) -> None:
     root, tree = batch.prompts.root, batch.tree
     columns["workflow_id"] = take_texts(batch.column("span_id"), batch.rows(tree.workflow[root]))
     for name in ("agent_name", "conversation_id"):
-        codes, names = batch.texts(name)
-        own = batch.pick(codes > 0)
+        codes, names = batch.coded(name)
+        own = batch.code_at(name, batch.first(codes > 0))
         near, far = tree.nearest_agent[root], tree.workflow[root]
+        said = [batch.code_at(name, far), batch.code_at(name, near)]
         code = np.zeros(len(root), dtype=np.int64)
-        for node in (far, near) if name == "agent_name" else (far, near, own):
-            code = np.where((node != NONE) & (codes[node] > 0), codes[node], code)
-        code = np.where((code == 0) & (own != NONE), codes[own], code)
+        for other in said if name == "agent_name" else [*said, own]:
+            code = np.where(other > 0, other, code)
+        code = np.where(code == 0, own, code)
         columns[name] = pa.array(names, type=pa.string()).take(pa.array(code))
 
 
 def _cost(batch: Batch, columns: dict[str, pa.Array]) -> None:
-    column = batch.column("cost_usd")
-    known = column.is_valid().to_numpy(zero_copy_only=False)[batch.nodes.row]
-    known &= np.arange(len(batch.nodes)) < batch.nodes.spans
-    node = batch.pick(known)
-    values = column.fill_null(0.0).to_numpy(zero_copy_only=False)[batch.rows(node)]
-    columns["cost_usd"] = nullable(values, node != NONE, pa.float64())
+    row = batch.rows(batch.first(batch.known("cost_usd")))
+    columns["cost_usd"] = batch.column("cost_usd").take(pa.array(row, mask=row == NONE))

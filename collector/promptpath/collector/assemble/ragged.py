@@ -73,6 +73,18 @@ def take_texts(column: pa.Array, rows: Ints) -> pa.Array:
     return column.take(indices).fill_null("")
 
 
+def array_of(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, not copied where it is."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def known(column: pa.Array) -> Bools:
+    """Where a column is not null."""
+    if column.null_count == len(column):
+        return np.zeros(len(column), dtype=np.bool_)
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
 def nullable(values: Any, valid: Bools, arrow_type: pa.DataType) -> pa.Array:
     """A column with nulls where not valid."""
     return pa.array(np.asarray(values), mask=~valid).cast(arrow_type)

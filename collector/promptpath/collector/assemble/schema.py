@@ -219,5 +219,5 @@ def check_spans(spans: pa.Table) -> pa.Table:
                 raise AssembleError(
                     f"spans: column {field.name!r} is {column.type}, not {field.type}: {error}"
                 ) from None
-        columns.append(column.combine_chunks())
+        columns.append(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
     return pa.Table.from_arrays(columns, schema=SPAN_SCHEMA)

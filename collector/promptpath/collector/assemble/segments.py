@@ -13,7 +13,7 @@ import pyarrow as pa
 from promptpath.collector.assemble.breakdown import Painted
 from promptpath.collector.assemble.delivery import FirstTokens, Prompts
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.ragged import list_array
+from promptpath.collector.assemble.ragged import array_of, list_array
 from promptpath.collector.assemble.schema import STAGE_CODE, STAGE_NAMES, Ints
 from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.texts import take_ids
@@ -38,7 +38,7 @@ def build(
     values = {
         "stage": pa.array(STAGE_NAMES, type=pa.string()).take(pa.array(stage[order])),
         "hop": hop_names.take(pa.array(nodes.service[tree.entry[node]])),
-        "span_id": take_ids(table["span_id"].combine_chunks(), nodes.row[node]),
+        "span_id": take_ids(array_of(table["span_id"]), nodes.row[node]),
         "start_ns": pa.array(start[order]),
         "duration_ns": pa.array((end - start)[order]),
         "critical": pa.array(critical[order]),

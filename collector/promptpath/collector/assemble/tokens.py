@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from promptpath.collector.assemble.delivery import FirstTokens, Prompts, source_of
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.ragged import NONE, first_of_group, spans_of
+from promptpath.collector.assemble.ragged import NONE, array_of, first_of_group, spans_of
 from promptpath.collector.assemble.schema import (
     IS_CONTAINER,
     NO_NS,
@@ -43,7 +43,7 @@ class Deliveries:
 
 def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, table: pa.Table) -> Deliveries:
     """Deliveries at the root, else at the outermost hop that saw tokens, else as the engine computed them."""
-    gaps, counts = table["gaps_us"].combine_chunks(), table["counts"].combine_chunks()
+    gaps, counts = array_of(table["gaps_us"]), array_of(table["counts"])
     offsets = gaps.offsets.to_numpy().astype(np.int64)
     has = (offsets[1:] != offsets[:-1])[nodes.row] & ~lost
     has[nodes.spans :] = False
