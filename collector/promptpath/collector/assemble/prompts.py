@@ -104,13 +104,19 @@ class Batch:
 
 
 def not_streaming(batch: Batch) -> tuple[Bools, Bools]:
-    """Shape (m,) each: prompts whose outermost span that says so did not stream, and prompts that did."""
+    """Shape (m,) each: prompts whose outermost span that says so did not stream, and prompts that did.
+
+    Embeddings come in one piece, whatever is said.
+    """
     column = batch.column("streaming")
     known = column.is_valid().to_numpy(zero_copy_only=False)[batch.nodes.row]
     known &= np.arange(len(batch.nodes)) < batch.nodes.spans
     says = bools_of(column)[batch.nodes.row]
     node = batch.pick(known)
-    return (node != NONE) & ~says[node], (node != NONE) & says[node]
+    operation, names = batch.texts("operation")
+    outermost = batch.pick(operation > 0)
+    whole = np.array([name == "embeddings" for name in names])[np.where(outermost == NONE, 0, operation[outermost])]
+    return whole | ((node != NONE) & ~says[node]), ~whole & (node != NONE) & says[node]
 
 
 def build(
@@ -151,7 +157,9 @@ def build(
     columns["ttft_source"] = pa.array(SOURCES).take(pa.array(first.source))
     ints("ttft_engine_ns", first.engine)
     ints("e2e_ns", first.end)
-    late = latencies(found, first, output, _decode_ns(batch), config)
+    # Usage counts all choices, deliveries are of the one that came first.
+    of_choice = np.where(batch.outermost_int("choices") > 1, -1, output)
+    late = latencies(found, first, of_choice, _decode_ns(batch), config)
     ints("tpot_ns", late.tpot)
     ints("itl_p50_ns", late.itl_p50)
     ints("itl_p99_ns", late.itl_p99)
