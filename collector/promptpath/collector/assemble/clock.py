@@ -14,7 +14,7 @@ import numpy as np
 
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE, firsts
-from promptpath.collector.assemble.schema import IS_CONNECT, NO_NS, Ints
+from promptpath.collector.assemble.schema import IS_CONNECT, IS_CONTAINER, NO_NS, Ints
 from promptpath.collector.assemble.tree import Tree
 
 
@@ -35,6 +35,7 @@ def place(nodes: Nodes, tree: Tree) -> Axis:
     shift = np.zeros(len(nodes), dtype=np.int64)
     error = np.zeros(len(nodes), dtype=np.int64)
     sent = _sent(nodes, tree)
+    first = _first_below(nodes, tree, sent)
     root = tree.prompt == np.arange(len(nodes))
     for level in tree.levels[1:]:
         moving = level[(tree.prompt[level] != NONE) & ~root[level]]
@@ -43,7 +44,7 @@ def place(nodes: Nodes, tree: Tree) -> Axis:
         error[moving] = error[above]
         across = moving[tree.host[moving] != tree.host[above]]
         if len(across):
-            _place_blocks(nodes, tree, across, sent, shift, error)
+            _place_blocks(nodes, tree, across, sent, first, shift, error)
     return Axis(shift, error)
 
 
@@ -56,7 +57,28 @@ def _sent(nodes: Nodes, tree: Tree) -> Ints:
     return np.minimum(sent, nodes.end)
 
 
-def _place_blocks(nodes: Nodes, tree: Tree, across: Ints, sent: Ints, shift: Ints, error: Ints) -> None:
+def _first_below(nodes: Nodes, tree: Tree, sent: Ints) -> Ints:
+    """First deliveries, ns from each node's start; of a hop that saw none itself, when the hop below it delivered.
+
+    A proxy that sees no tokens still passes them on at once. Its end says less: the way to its caller may stall later.
+    """
+    first = nodes.first.copy()
+    for level in reversed(tree.levels[1:]):
+        child = level[(tree.prompt[level] != NONE) & (tree.prompt[level] != level) & (first[level] != NO_NS)]
+        above = tree.parent[child]
+        silent = (nodes.first[above] == NO_NS) & IS_CONTAINER[tree.stage[above]]
+        child, above = child[silent], above[silent]
+        spare = (nodes.end[above] - sent[above]) - (nodes.end[child] - nodes.start[child])
+        moved = sent[above] + np.maximum(spare, 0) // 2 - nodes.start[child]
+        moved[tree.host[child] == tree.host[above]] = 0
+        at = nodes.start[child] + first[child] + moved - nodes.start[above]
+        np.maximum.at(first, above, np.clip(at, 0, nodes.end[above] - nodes.start[above]))
+    return first
+
+
+def _place_blocks(
+    nodes: Nodes, tree: Tree, across: Ints, sent: Ints, first_below: Ints, shift: Ints, error: Ints
+) -> None:
     """Move the children on one other host of one parent as a block into the middle of what the parent waited."""
     order = across[np.lexsort((tree.host[across], tree.parent[across]))]
     width = int(tree.host.max()) + 1
@@ -64,8 +86,8 @@ def _place_blocks(nodes: Nodes, tree: Tree, across: Ints, sent: Ints, shift: Int
     begins = firsts(block)
     caller = tree.parent[order[begins]]
     came = np.minimum.reduceat(nodes.start[order], begins)
-    seen = nodes.first[order] != NO_NS
-    delivered = np.where(seen, nodes.start[order] + nodes.first[order], NO_NS)
+    seen = first_below[order] != NO_NS
+    delivered = np.where(seen, nodes.start[order] + first_below[order], NO_NS)
     first = np.maximum.reduceat(delivered, begins)
     # Deliveries pair with deliveries and ends with ends: a pair of one and the other would compare two events.
     both = (first != NO_NS) & (nodes.first[caller] != NO_NS)

@@ -127,4 +127,6 @@ def _computed(nodes: Nodes, tree: Tree, axis: Axis, prompts: Prompts, alive: Boo
     np.minimum.at(began, prompts.of[decode], nodes.start[decode] + axis.shift[decode])
     filled = np.full(size, NO_NS, dtype=np.int64)
     np.maximum.at(filled, prompts.of[prefill], nodes.end[prefill] + axis.shift[prefill])
-    return np.where(filled != NO_NS, filled, np.where(began != latest, began, NO_NS))
+    # A prefill that ends after decoding began was not the first one, or holds decoding too.
+    computed = np.where(filled != NO_NS, np.minimum(filled, began), began)
+    return np.where(computed != latest, computed, NO_NS)

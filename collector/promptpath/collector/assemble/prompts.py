@@ -147,10 +147,16 @@ class Batch:
 
 
 def not_streaming(batch: Batch) -> tuple[Bools, Bools]:
-    """Shape (m,) each: prompts whose outermost span that says so did not stream, and prompts that did."""
+    """Shape (m,) each: prompts whose outermost span that says so did not stream, and prompts that did.
+
+    Embeddings come in one piece, whatever is said.
+    """
     node = batch.first(batch.known("streaming"))
     says = bools_of(batch.column("streaming"))[batch.nodes.row[node]]
-    return (node != NONE) & ~says, (node != NONE) & says
+    operation, names = batch.coded("operation")
+    code = batch.code_at("operation", batch.first(operation > 0))
+    whole = np.array([name == "embeddings" for name in names])[code]
+    return whole | ((node != NONE) & ~says), ~whole & (node != NONE) & says
 
 
 def build(
@@ -191,7 +197,9 @@ def build(
     columns["ttft_source"] = pa.array(SOURCES).take(pa.array(first.source))
     ints("ttft_engine_ns", first.engine)
     ints("e2e_ns", first.end)
-    late = latencies(found, first, output, _decode_ns(batch), config)
+    # Usage counts all choices, deliveries are of the one that came first.
+    of_choice = np.where(batch.outermost_int("choices") > 1, -1, output)
+    late = latencies(found, first, of_choice, _decode_ns(batch), config)
     ints("tpot_ns", late.tpot)
     ints("itl_p50_ns", late.itl_p50)
     ints("itl_p99_ns", late.itl_p99)

@@ -22,18 +22,18 @@ SELECT
         ResourceAttributes['k8s.node.name'] != '', ResourceAttributes['k8s.node.name'],
         ResourceAttributes['k8s.pod.name'] != '', ResourceAttributes['k8s.pod.name'],
         process) AS host,
-    kind = 'CLIENT' AND match(
+    toBool(kind = 'CLIENT' AND match(
         multiIf(
             SpanAttributes['server.address'] != '', SpanAttributes['server.address'],
             SpanAttributes['network.peer.address'] != '', SpanAttributes['network.peer.address'],
             SpanAttributes['peer.address'] != '', SpanAttributes['peer.address'],
             SpanAttributes['net.peer.ip'] != '', SpanAttributes['net.peer.ip'],
             SpanAttributes['net.peer.name']),
-        '^(localhost|127\\.|::1|\\[::1\\])') AS loopback,
+        '^(localhost|127\\.|::1|\\[::1\\])')) AS loopback,
     {{stage}} AS stage,
-    {{inference}} AS inference,
-    {{agent}} AS agent,
-    (StatusCode IN ('Error', 'STATUS_CODE_ERROR') OR ifNull(http_status >= 400, false) OR error_type != '') AS failed,
+    toBool({{inference}}) AS inference,
+    toBool({{agent}}) AS agent,
+    toBool(StatusCode IN ('Error', 'STATUS_CODE_ERROR') OR ifNull(http_status >= 400, false) OR error_type != '') AS failed,
     TokenGapsUs AS gaps_us,
     TokenCounts AS counts,
     first_token_ns,
@@ -42,6 +42,7 @@ SELECT
     parts.2 AS part_starts_ns,
     parts.3 AS part_durations_ns,
     {{streaming}} AS streaming,
+    {{choices}} AS choices,
     multiIf(
         operation_name != '' OR NOT on_inference_path, operation_name,
         match(request_path, '/embeddings/?$'), 'embeddings',

@@ -40,6 +40,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "cached_tokens": "int",
     "output_tokens": "int",
     "reasoning_tokens": "int",
+    "choices": "int",
     "preemptions": "int",
     "tcp_rtt_us": "int",
     "tcp_retransmits": "int",

@@ -71,6 +71,7 @@ SPAN_SCHEMA: Final = pa.schema(
         ("part_starts_ns", pa.list_(_int)),
         ("part_durations_ns", pa.list_(_int)),
         ("streaming", pa.bool_()),
+        ("choices", _int),
         ("operation", _text),
         ("model", _text),
         ("request_model", _text),

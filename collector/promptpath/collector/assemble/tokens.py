@@ -106,8 +106,8 @@ def latencies(
 ) -> Latencies:
     """ITL percentiles, TPOT and stalls.
 
-    output_tokens: shape (m,), -1 where unknown. decode_ns: shape (m,), first to last token as the engine computed
-    them, for prompts whose deliveries nobody saw; NO_NS where unknown.
+    output_tokens: shape (m,), of the choice whose deliveries were seen, -1 where unknown. decode_ns: shape (m,), first
+    to last token as the engine computed them, for prompts whose deliveries nobody saw; NO_NS where unknown.
     """
     size = len(first.ttft)
     gap_ns = found.gaps_us * 1000

@@ -57,7 +57,7 @@ class Answer:
     own: list[list[str | int]] = field(default_factory=list)
 
 
-Serve = Callable[[World, Prompt, Node, bytes, int], Process[Answer]]
+Serve = Callable[..., Process[Answer]]
 """A process that serves: (world, prompt, process, the call's span id, when the caller goes away) -> its answer."""
 
 
@@ -235,14 +235,17 @@ def _describe(
 
 def answer_attributes(prompt: Prompt) -> list[tuple[str, Value]]:
     """What a complete answer says of itself."""
+    prompt.counted = True
     found: list[tuple[str, Value]] = [
         (semconv.GEN_AI_RESPONSE_MODEL, prompt.model),
         (semconv.GEN_AI_RESPONSE_ID, f"chatcmpl-{prompt.number:012d}"),
         (semconv.GEN_AI_USAGE_INPUT_TOKENS, prompt.input_tokens),
     ]
+    if prompt.chat or prompt.finish != "stop":
+        reasons = (prompt.finish,) * (len(prompt.outputs) or 1)
+        found.append((semconv.GEN_AI_RESPONSE_FINISH_REASONS, reasons))
     if prompt.chat:
         found.append((semconv.GEN_AI_USAGE_OUTPUT_TOKENS, sum(prompt.outputs)))
-        found.append((semconv.GEN_AI_RESPONSE_FINISH_REASONS, (prompt.finish,) * len(prompt.outputs)))
         if prompt.cached_tokens:
             found.append((semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS, prompt.cached_tokens))
     return found

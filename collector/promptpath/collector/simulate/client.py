@@ -82,17 +82,8 @@ def _through_gateway(world: World, prompt: Prompt, caller: partial[Caller]) -> P
 
 
 def _open(world: World, prompt: Prompt, node: Node, begin: int) -> Span:
-    span = Span(
-        node,
-        begin,
-        _OPENAI,
-        f"{prompt.operation} {prompt.model}",
-        CLIENT,
-        prompt.trace,
-        world.span_id(),
-        prompt.parent,
-        begin,
-    )
+    name = f"{prompt.operation} {prompt.model}"
+    span = Span(node, begin, _OPENAI, name, CLIENT, prompt.trace, world.span_id(), prompt.parent, begin)
     prompt.spans.append(span)
     span.attributes += (
         (semconv.GEN_AI_OPERATION_NAME, prompt.operation),

@@ -2,8 +2,8 @@
 
 Each step works on every running sequence: a decode step makes a token (with speculative decoding, some), a prefill
 takes as much of the prompt as the step's token budget still allows. Sequences wait until there is room among the
-running ones and in the KV cache; where the cache runs out in mid-decode, the youngest running sequence is thrown out and
-computed anew later. A prompt whose beginning this engine has seen before starts with those tokens cached.
+running ones and in the KV cache; where the cache runs out in mid-decode, the youngest running sequence is thrown out
+and computed anew later. A prompt whose beginning this engine has seen before starts with those tokens cached.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from promptpath.semconv import Status
 _MAX_INPUT: Final = 4096
 _MAX_OUTPUT: Final = 320
 _PREFIXES: Final = 60
+_REFUSALS: Final = ("authenticate", "rate_limit", "prompt_policy", "guardrail", "too_long")
 
 
 @dataclass(eq=False, slots=True)
@@ -47,8 +48,9 @@ class Prompt:
 
     number: from 0. chat: whether it generates (else embeddings). outputs: tokens to make, of each choice. raw: the
     client reads bytes, not chunks. span_id: of its root. begun_ns, ended_ns: of its root, true time; calls: attempts;
-    passed: (service, host) in order; engine: the process that answered; generated: tokens its engine made; seen: the
-    deliveries at the outermost hop that saw any; gaps_source: which; whole: whether all its spans are sent.
+    passed: processes in order, one of each service and host; engine: the process that computed its first token;
+    generated: tokens its engine made; counted: somebody has said how many tokens came in; seen: the deliveries at the
+    outermost hop that saw any; gaps_source: which; whole: whether all its spans are sent.
     """
 
     number: int
@@ -78,6 +80,7 @@ class Prompt:
     passed: list[Node] = field(default_factory=list)
     calls: int = 0
     preemptions: int | None = None
+    counted: bool = False
     cached_tokens: int | None = None
     generated: int | None = None
     engine_seen: Deliveries | None = None
@@ -133,7 +136,7 @@ class Workload:
         model = rng.choices(CHAT_MODELS, (2, 1))[0] if chat else EMBEDDING_MODEL
         if topology == "disagg":
             model = CHAT_MODELS[0]
-        prompt = Prompt(
+        return Prompt(
             number=number,
             topology=topology,
             model=model,
@@ -145,34 +148,29 @@ class Workload:
             # A prefix is the same for all that have it, so its length follows from its number.
             prefix_tokens=min(tokens, 64 + 16 * (prefix % 29)) // 16 * 16,
             raw=rng.random() < 0.3,
-            fate=self._fate(topology),
+            fate=self._fate(topology, wanted),
             trace=trace,
             parent=parent,
             request_model=model,
         )
-        return prompt
 
     def _output(self) -> int:
         return min(max(int(self._rng.lognormvariate(3.6, 0.8)), 1), _MAX_OUTPUT)
 
-    def _fate(self, topology: str) -> Fate:
+    def _fate(self, topology: str, choices: int) -> Fate:
         rng, scenario = self._rng, self._scenario
         has_gateway = topology != "direct"
         fate = Fate()
         if rng.random() < scenario.rejections:
-            fate.refusal = rng.choice(
-                ("authenticate", "rate_limit", "prompt_policy", "guardrail", "too_long")
-                if has_gateway
-                else ("too_long",)
-            )
+            fate.refusal = rng.choice(_REFUSALS) if has_gateway else _REFUSALS[-1]
         elif rng.random() < scenario.errors:
             kind = rng.random()
-            if kind < 0.2:
+            if kind < 0.2 and choices == 1:
                 fate.breaks = rng.choice(("cut", "error"))
             else:
                 few = 1 if rng.random() < 0.75 else rng.randint(2, 3)
                 fate.failures = tuple(rng.choice(("unavailable", "refused", "slow")) for _ in range(few))
-        elif rng.random() < scenario.aborts:
+        elif rng.random() < scenario.aborts and choices == 1:
             kind = rng.random()
             fate.gives_up = "" if kind >= 0.9 else "client" if kind < 0.6 else "timeout"
             fate.gateway_timeout = kind >= 0.9 and has_gateway

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from promptpath import semconv
-from promptpath.collector.simulate.call import Answer, Caller, Serve, State, call
+from promptpath.collector.simulate.call import Answer, Caller, Serve, State, answer_attributes, call
 from promptpath.collector.simulate.deliveries import Deliveries
 from promptpath.collector.simulate.hop import ASGI, FASTAPI, describe, open_span, refuse, relay
 from promptpath.collector.simulate.kernel import NEVER, Process
@@ -75,9 +75,8 @@ def gateway(world: World, prompt: Prompt, node: Node, parent: bytes, cancel_ns: 
     guarded_from = world.now
     guard_ends = 0
     if fate.guard == "beside" and not fate.failures:
-        guard_ends = guarded_from + times.draw(
-            "safety" if world.rng.random() < 0.5 else "long_safety", guarded_from, model
-        )
+        step = "safety" if world.rng.random() < 0.5 else "long_safety"
+        guard_ends = guarded_from + times.draw(step, guarded_from, model)
     caller = partial(Caller, span, "gateway", cancel_ns)
     if prompt.topology == "edge":
         answer = yield from attempts(world, prompt, partial(caller, limit_ns=limit), engine)
@@ -122,7 +121,7 @@ def _gone(world: World, span: Span) -> Answer:
 def _blocked(world: World, prompt: Prompt, span: Span) -> Answer:
     """A guardrail has refused the prompt: the gateway answers with a sentence of its own, in one piece."""
     at = world.now + world.times.draw("refuse", world.now, prompt.model)
-    prompt.outputs, prompt.finish = (14,), "content_filter"
+    prompt.outputs, prompt.finish = (14,) if prompt.chat else (), "content_filter"
     describe(prompt, span, 200, at)
     span.end_ns = at + 30_000
     answer = Answer(State.COMPLETE, 200, at, span.end_ns)
@@ -132,12 +131,7 @@ def _blocked(world: World, prompt: Prompt, span: Span) -> Answer:
         prompt.ledger.spend(Part.GATEWAY, at)
         prompt.ledger.seen("gateway")
         prompt.saw("gateway", found)
-    span.attributes += (
-        (semconv.GEN_AI_RESPONSE_MODEL, prompt.model),
-        (semconv.GEN_AI_USAGE_INPUT_TOKENS, prompt.input_tokens),
-        (semconv.GEN_AI_USAGE_OUTPUT_TOKENS, 14),
-        (semconv.GEN_AI_RESPONSE_FINISH_REASONS, ("content_filter",)),
-    )
+    span.attributes += answer_attributes(prompt)
     return answer
 
 

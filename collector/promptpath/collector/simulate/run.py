@@ -137,7 +137,8 @@ class _Run:
 def arrival_times(scenario: Scenario, rng: random.Random) -> Iterator[int]:
     """True instants [ns] at which prompts (or agents) come, without end."""
     at = float(scenario.start_ns)
-    mean_ns = 1e9 / scenario.arrival_rate
+    agents = scenario.topology.get("agent", 0) / sum(scenario.topology.values())
+    mean_ns = (1 + agents * (sum(_AGENT_CALLS) / 2 - 1)) * 1e9 / scenario.arrival_rate
     length = float(scenario.length_ns)
     while True:
         factor = 1.0

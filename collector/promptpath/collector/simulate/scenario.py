@@ -18,8 +18,8 @@ DEFAULT_TOPOLOGY: Final = "full=40,direct=15,edge=15,headless=10,disagg=10,agent
 ARRIVALS: Final = ("poisson", "burst", "diurnal")
 #: Stages whose service times a regression can stretch.
 REGRESSION_STAGES: Final = (
-    "client", "dns", "tcp", "tls", "transit", "edge", "gateway", "router", "parse", "tokenize", "prefill", "kv_transfer",
-    "decode", "detokenize", "safety", "stream",
+    "client", "dns", "tcp", "tls", "transit", "edge", "gateway", "router", "parse", "tokenize", "prefill",
+    "kv_transfer", "decode", "detokenize", "safety", "stream",
 )  # fmt: skip
 
 

@@ -41,11 +41,14 @@ def serve(
         span.end_ns = world.now
         return Answer(State.GIVEN_UP, 0, 0, world.now)
     crash = NEVER
-    if prompt.fate.breaks and role != "prefill":
+    breaks = prompt.fate.breaks
+    if breaks and role != "prefill" and prompt.chat:
         crash = world.now + world.times.draw("crash", world.now, prompt.model)
     sequence = _sequence(world, prompt, role)
     # An answer's headers leave when the request is accepted, or with its first token.
-    headers = world.now + 40_000 if prompt.streaming and role != "prefill" and world.rng.random() < 0.6 else 0
+    headers = (
+        world.now + 40_000 if prompt.streaming and role != "prefill" and (breaks or world.rng.random() < 0.6) else 0
+    )
     yield world.engines[node.number].submit(sequence, min(cancel_ns, crash))
     for other in sequence.siblings:
         yield other.over
@@ -118,10 +121,14 @@ def _answer(
     times, model, ledger = world.times, prompt.model, prompt.ledger
     complete = sequence.complete and all(other.complete for other in sequence.siblings)
     crashed = not complete and crash_ns < cancel_ns
-    prompt.engine = span.node
+    if role != "decode":
+        prompt.engine = span.node
     ended = max([sequence.ended_ns, *(other.ended_ns for other in sequence.siblings)])
     abort = "" if complete else (Abort.SERVER if crashed else Abort.CLIENT).value
-    _stages(world, prompt, span, sequence, ended, abort, role)
+    error = ""
+    if crashed and (prompt.fate.breaks == "error" or not headers_ns):
+        abort, error = "", "internal_error"
+    _stages(world, prompt, span, sequence, ended, abort, error, role)
     made = Deliveries(np.array(sequence.times, dtype=np.int64), np.array(sequence.counts, dtype=np.int64))
     if role != "prefill" and sequence.target:
         prompt.generated = sequence.made + sum(other.made for other in sequence.siblings)
@@ -137,9 +144,8 @@ def _answer(
             end = max(end, found.last_ns + 15_000)
     elif complete and sequence.target:
         end += times.draw("detokenize", ended, model)
-        world.stage(
-            prompt, span, _ENGINE, "detokenize", Stage.DETOKENIZE, sequence.first_ns, sequence.first_ns + 300_000
-        )
+        first = sequence.first_ns
+        world.stage(prompt, span, _ENGINE, "detokenize", Stage.DETOKENIZE, first, first + 300_000)
     if crashed:
         return _crashed(world, prompt, span, found, end, headers_ns)
     if end > cancel_ns or not complete:
@@ -164,10 +170,10 @@ def _crashed(world: World, prompt: Prompt, span: Span, found: Deliveries | None,
     """The engine ended the answer early."""
     if found is not None and len(found):
         headers_ns = headers_ns or found.first_ns
+    _note_made(prompt, span, "whole")
     if not headers_ns:
         return refuse(world, prompt, span, 500, end)
     describe(prompt, span, 200, headers_ns)
-    _note_made(prompt, span, "whole")
     span.end_ns = end
     if prompt.fate.breaks == "error":
         span.error = "internal_error"
@@ -179,12 +185,15 @@ def _crashed(world: World, prompt: Prompt, span: Span, found: Deliveries | None,
 def _note_made(prompt: Prompt, span: Span, role: str) -> None:
     """The engine shim says what was made where the answer does not."""
     if role != "prefill":
+        prompt.counted = True
         span.note(semconv.GEN_AI_USAGE_INPUT_TOKENS, prompt.input_tokens)
         if prompt.generated:
             span.note(semconv.GEN_AI_USAGE_OUTPUT_TOKENS, prompt.generated)
 
 
-def _stages(world: World, prompt: Prompt, span: Span, sequence: Sequence, ended: int, abort: str, role: str) -> None:
+def _stages(
+    world: World, prompt: Prompt, span: Span, sequence: Sequence, ended: int, abort: str, error: str, role: str
+) -> None:
     """The engine's stages, and their place in the ledger."""
     ledger = prompt.ledger
 
@@ -192,6 +201,8 @@ def _stages(world: World, prompt: Prompt, span: Span, sequence: Sequence, ended:
         made = world.stage(prompt, span, _ENGINE, kind.value, kind, begin, max(begin, end))
         if is_last and abort:
             made.note(semconv.ABORT, abort)
+        if is_last:
+            made.error = error
         return made
 
     scheduled = sequence.scheduled_ns

@@ -98,10 +98,7 @@ class Stack:
         rng = self._rng
         if caller is callee:
             return Link(25_000, 25_000, 8_000)
-        if caller.remote != callee.remote:
-            base = rng.uniform(4e6, 35e6)
-        else:
-            base = rng.uniform(80e3, 400e3)
+        base = rng.uniform(4e6, 35e6) if caller.remote != callee.remote else rng.uniform(80e3, 400e3)
         lean = rng.uniform(0.85, 1.15)
         return Link(int(base * lean), int(base * (2 - lean)), int(base * rng.uniform(0.02, 0.08)) + 5_000)
 

@@ -98,11 +98,6 @@ def row_of(prompt: Prompt) -> dict[str, Any]:
     ledger = prompt.ledger
     ttft = ledger.ttft_ns if prompt.streaming else None
     parts = ledger.parts() if ttft is not None else None
-    if ttft is not None and prompt.seen is None:
-        # Only the engine knows of a first token: the way back is nobody's.
-        source = "engine"
-    else:
-        source = ledger.source if ttft is not None else ""
     seen, gaps_source = prompt.seen, prompt.gaps_source
     if seen is None:
         seen, gaps_source = prompt.engine_seen, "engine" if prompt.engine_seen is not None else ""
@@ -123,14 +118,14 @@ def row_of(prompt: Prompt) -> dict[str, Any]:
         "model": prompt.model,
         "request_model": prompt.request_model,
         "operation": prompt.operation,
-        "streaming": prompt.streaming if prompt.chat else None,
+        "streaming": prompt.streaming,
         "choices": len(prompt.outputs) or 1,
         "attempts": prompt.calls,
         "retry_ns": ledger.retry_ns,
         "ttft_ns": ttft,
-        "ttft_source": source,
+        "ttft_source": ledger.source if ttft is not None else "",
         **{f"ttft_{part}_ns": parts[part.value] if parts is not None else None for part in Part},
-        "input_tokens": prompt.input_tokens,
+        "input_tokens": prompt.input_tokens if prompt.counted else None,
         "output_tokens": output,
         "cached_tokens": prompt.cached_tokens,
         "first_tokens": int(seen.tokens[0]) if seen is not None else None,

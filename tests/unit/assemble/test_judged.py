@@ -1,0 +1,45 @@
+"""What the simulator's truth brought to light."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Row = dict[str, Any]
+Make = Callable[..., Row]
+Prompt = Callable[..., Row]
+Parts = Callable[[Row], Row]
+MS = 1_000_000
+
+
+def test_a_proxy_that_sees_no_tokens_is_placed_by_the_hop_below_it(make: Make, prompt: Prompt, parts: Parts) -> None:
+    """The client's link stalls after the first token: the proxy's end says nothing of when that was passed on."""
+    at = 3_000_000_000
+    row = prompt(
+        make("a", "", 0, 900, "client", service="app", host="1", first_token_ns=100),
+        make("b", "a", at, at + 400, "edge", service="edge", host="2"),
+        make("c", "b", at + 5, at + 395, "call", service="edge", host="2"),
+        make("d", "c", 10, 390, "gateway", service="gate", host="3", first_token_ns=50),
+        make("e", "d", 20, 50, "queue", service="gate", host="3"),
+    )
+    # The gateway's token is there 60 ns after the proxy was asked: spare are 100 - 60 before and after.
+    assert parts(row) == {"network": 100 - 5 - 50, "gateway": 5 + 20, "queue": 30}
+
+
+def test_embeddings_never_stream(make: Make, prompt: Prompt) -> None:
+    row = prompt(
+        make("a", "", 0, 100, "client", operation="embeddings"),
+        make("b", "a", 10, 90, "server", service="engine", operation="embeddings"),
+        make("c", "b", 20, 80, "prefill", service="engine"),
+    )
+    assert (row["streaming"], row["ttft_ns"], row["ttft_prefill_ns"]) == (False, None, None)
+    assert row["ttft_source"] == ""
+
+
+def test_tpot_of_several_choices_is_that_of_the_first(make: Make, prompt: Prompt) -> None:
+    gaps = [10_000, 20_000, 20_000]
+    client: Row = {"gaps_us": gaps, "output_tokens": 9, "streaming": True}
+    one = prompt(make("a", "", 0, 100 * MS, "client", **client))
+    three = prompt(make("a", "", 0, 100 * MS, "client", choices=3, **client))
+    assert (one["tpot_ns"], three["tpot_ns"]) == (5 * MS, 20 * MS)
+    assert three["output_tokens"] == 9
