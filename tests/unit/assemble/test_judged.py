@@ -43,3 +43,16 @@ def test_tpot_of_several_choices_is_that_of_the_first(make: Make, prompt: Prompt
     three = prompt(make("a", "", 0, 100 * MS, "client", choices=3, **client))
     assert (one["tpot_ns"], three["tpot_ns"]) == (5 * MS, 20 * MS)
     assert three["output_tokens"] == 9
+
+
+def test_a_prefill_that_was_given_up_made_no_token(make: Make, prompt: Prompt) -> None:
+    def row(**prefill: Any) -> Row:
+        return prompt(
+            make("a", "", 0, 100, "client", service="app", abort="client", streaming=True),
+            make("b", "a", 10, 90, "server", service="engine", abort="client"),
+            make("c", "b", 20, 80, "prefill", service="engine", **prefill),
+        )
+
+    assert (row()["ttft_ns"], row()["ttft_source"]) == (80, "engine")
+    for prefill in ({"abort": "client"}, {"failed": True}):
+        assert (row(**prefill)["ttft_ns"], row(**prefill)["ttft_source"]) == (None, "")

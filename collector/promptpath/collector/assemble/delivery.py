@@ -84,11 +84,18 @@ def source_of(tree: Tree, node: Ints) -> Ints:
 
 
 def find(
-    nodes: Nodes, tree: Tree, axis: Axis, attempts: Attempts, prompts: Prompts, not_streaming: Bools
+    nodes: Nodes,
+    tree: Tree,
+    axis: Axis,
+    attempts: Attempts,
+    prompts: Prompts,
+    not_streaming: Bools,
+    cut_short: Bools,
 ) -> FirstTokens:
     """First tokens: of the outermost hop that saw one, else of the engine's decode or prefill.
 
-    not_streaming: shape (m,), prompts known not to stream, which have no TTFT.
+    not_streaming: shape (m,), prompts known not to stream, which have no TTFT. cut_short: shape (n,), spans that failed
+    or were given up: such a prefill made no token.
     """
     size, order, of = len(prompts), prompts.order, prompts.of
     alive = ~attempts.lost
@@ -99,7 +106,7 @@ def find(
 
     saw = pick(IS_CONTAINER[tree.stage] & (nodes.first != NO_NS) & alive)
     server = pick((tree.stage == STAGE_CODE[Stage.SERVER]) & alive)
-    computed = _computed(nodes, tree, axis, prompts, alive)
+    computed = _computed(nodes, tree, axis, prompts, alive, cut_short)
     at = nodes.start + axis.shift
     seen_at = at[saw] + nodes.first[saw] - root_start
     ttft = np.where(saw != NONE, seen_at, np.where(computed != NO_NS, computed - root_start, NO_NS))
@@ -116,12 +123,12 @@ def find(
     return FirstTokens(ttft, source, engine, np.maximum(end, ttft), server)
 
 
-def _computed(nodes: Nodes, tree: Tree, axis: Axis, prompts: Prompts, alive: Bools) -> Ints:
+def _computed(nodes: Nodes, tree: Tree, axis: Axis, prompts: Prompts, alive: Bools, cut_short: Bools) -> Ints:
     """When the engine of each prompt had computed its first token, on the prompt's axis; NO_NS where no stage tells."""
     size = len(prompts)
     inside = (prompts.of != NONE) & alive
     decode = np.flatnonzero(inside & (tree.stage == STAGE_CODE[Stage.DECODE]))
-    prefill = np.flatnonzero(inside & (tree.stage == STAGE_CODE[Stage.PREFILL]))
+    prefill = np.flatnonzero(inside & ~cut_short & (tree.stage == STAGE_CODE[Stage.PREFILL]))
     latest = np.iinfo(np.int64).max
     began = np.full(size, latest, dtype=np.int64)
     np.minimum.at(began, prompts.of[decode], nodes.start[decode] + axis.shift[decode])

@@ -174,6 +174,7 @@ def _offsets(verdict: Verdict, true: pa.Table, told: pa.Table) -> None:
         _ints(told, "clock_error_ns"),
         _ints(true, "clock_offset_ns"),
     )
-    known = (offset != _NONE) & (error != _NONE) & (truth != _NONE)
+    whole = true["whole"].to_numpy(zero_copy_only=False).astype(np.bool_)
+    known = whole & (offset != _NONE) & (error != _NONE) & (truth != _NONE)
     verdict.offsets = int(known.sum())
     verdict.offsets_wrong = int((np.abs(offset[known] - truth[known]) > error[known]).sum())

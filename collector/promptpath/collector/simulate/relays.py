@@ -83,32 +83,36 @@ def gateway(world: World, prompt: Prompt, node: Node, parent: bytes, cancel_ns: 
     else:
         router_node = world.pick(world.stack.routers)
         answer = yield from call(world, prompt, caller(limit_ns=limit), router_node, router)
-    release = _guard(world, prompt, span, answer, guarded_from, guard_ends)
+    release = _guard(world, prompt, span, answer, guarded_from, guard_ends, cancel_ns)
     return relay(
         world, prompt, span, answer, cancel_ns, source="gateway", part=Part.GATEWAY, step="relay", release_ns=release
     )
 
 
-def _guard(world: World, prompt: Prompt, span: Span, answer: Answer, from_ns: int, ends_ns: int) -> int:
+def _guard(world: World, prompt: Prompt, span: Span, answer: Answer, from_ns: int, ends_ns: int, cancel_ns: int) -> int:
     """Record a safety check beside or behind the call; returns when it lets tokens pass, 0 if it holds nothing back."""
     found = answer.found
     fate = prompt.fate
+    goes_on = ends_ns
     if ends_ns:
+        ends_ns = max(min(ends_ns, cancel_ns), from_ns)
         world.stage(prompt, span, _GUARD, "input_guardrail", Stage.SAFETY, from_ns, ends_ns)
     elif fate.guard == "behind" and found is not None and len(found):
         from_ns = found.first_ns
-        ends_ns = from_ns + world.times.draw("safety", from_ns, prompt.model)
+        goes_on = from_ns + world.times.draw("safety", from_ns, prompt.model)
+        ends_ns = max(min(goes_on, cancel_ns), from_ns)
         world.stage(prompt, span, _GUARD, "output_guardrail", Stage.SAFETY, from_ns, ends_ns)
     else:
         return 0
     if found is None or not len(found) or ends_ns <= found.first_ns:
         return 0
-    prompt.ledger.spend(Part.POST, ends_ns)
+    if goes_on <= cancel_ns:
+        prompt.ledger.spend(Part.POST, ends_ns)
     if fate.guard == "beside":
         # Of the check and the call, which lie side by side, the one that ends last owns the time of neither's own.
         for entry in answer.own:
             entry[0] = Part.POST.value
-    return ends_ns
+    return goes_on
 
 
 def _gone(world: World, span: Span) -> Answer:
