@@ -220,7 +220,7 @@ def _describe(
         if http >= 400:
             span.error = str(http)
     if state is State.COMPLETE and caller.says:
-        span.attributes += answer_attributes(prompt)
+        span.attributes += prefill_attributes(prompt) if caller.continues else answer_attributes(prompt)
     elif state is State.ERROR_FRAME:
         span.error = "internal_error"
     elif state is State.BROKEN:
@@ -249,3 +249,14 @@ def answer_attributes(prompt: Prompt) -> list[tuple[str, Value]]:
         if prompt.cached_tokens:
             found.append((semconv.GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS, prompt.cached_tokens))
     return found
+
+
+def prefill_attributes(prompt: Prompt) -> list[tuple[str, Value]]:
+    """What a prefill worker's answer says: it was asked for one token."""
+    return [
+        (semconv.GEN_AI_RESPONSE_MODEL, prompt.model),
+        (semconv.GEN_AI_RESPONSE_ID, f"prefill-{prompt.number:012d}"),
+        (semconv.GEN_AI_USAGE_INPUT_TOKENS, prompt.input_tokens),
+        (semconv.GEN_AI_USAGE_OUTPUT_TOKENS, 1),
+        (semconv.GEN_AI_RESPONSE_FINISH_REASONS, ("length",)),
+    ]

@@ -47,10 +47,11 @@ class Prompt:
     """A prompt and what happened to it.
 
     number: from 0. chat: whether it generates (else embeddings). outputs: tokens to make, of each choice. raw: the
-    client reads bytes, not chunks. span_id: of its root. begun_ns, ended_ns: of its root, true time; calls: attempts;
-    passed: processes in order, one of each service and host; engine: the process that computed its first token;
-    generated: tokens its engine made; counted: somebody has said how many tokens came in; seen: the deliveries at the
-    outermost hop that saw any; gaps_source: which; whole: whether all its spans are sent.
+    client reads bytes, not chunks. reached: model of the last server that it reached, attempts made again aside.
+    span_id: of its root. begun_ns, ended_ns: of its root, true time. calls: attempts. passed: processes in order, one
+    of each service and host. engine: the process that computed its first token. generated: tokens its engine made.
+    counted: somebody has said how many tokens came in. seen: the deliveries at the outermost hop that saw any;
+    gaps_source: which. whole: whether all its spans are sent.
     """
 
     number: int
@@ -68,6 +69,7 @@ class Prompt:
     parent: bytes = b""
     span_id: bytes = b""
     request_model: str = ""
+    reached: str = ""
     finish: str = "stop"
     workflow_id: bytes = b""
     conversation_id: str = ""

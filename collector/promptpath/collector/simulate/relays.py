@@ -186,6 +186,7 @@ def attempts(world: World, prompt: Prompt, caller: partial[Caller], serve: Serve
             break
         yield again
         prompt.ledger.lose(mark, answer.end_ns, again)
+        prompt.reached = ""
     return answer
 
 

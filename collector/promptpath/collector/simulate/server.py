@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from promptpath import semconv
-from promptpath.collector.simulate.call import Answer, State, answer_attributes
+from promptpath.collector.simulate.call import Answer, State, answer_attributes, prefill_attributes
 from promptpath.collector.simulate.deliveries import Deliveries, stalled
 from promptpath.collector.simulate.engine import Sequence
 from promptpath.collector.simulate.hop import ASGI, describe, open_span, refuse
@@ -27,6 +27,7 @@ def serve(
 ) -> Process[Answer]:
     """Serve a prompt. role: `whole`, `prefill` or `decode`; how: it fails, as `unavailable` or `slow`."""
     span = open_span(world, prompt, node, parent, Stage.SERVER)
+    prompt.reached = prompt.model
     if how == "unavailable" or world.engines[node.number].full:
         yield world.now
         return refuse(world, prompt, span, 503, world.now + world.times.draw("between", world.now, prompt.model))
@@ -160,8 +161,7 @@ def _answer(
         return Answer(State.GIVEN_UP, 200 if headers_ns else 0, headers_ns, span.end_ns, found)
     headers_ns = headers_ns or (found.first_ns if found is not None and len(found) else end)
     describe(prompt, span, 200, headers_ns)
-    if role != "prefill":
-        span.attributes += answer_attributes(prompt)
+    span.attributes += prefill_attributes(prompt) if role == "prefill" else answer_attributes(prompt)
     span.end_ns = end
     return Answer(State.COMPLETE, 200, headers_ns, end, found)
 

@@ -115,7 +115,7 @@ def row_of(prompt: Prompt) -> dict[str, Any]:
         "start": prompt.begun_ns,
         "e2e_ns": prompt.ended_ns - prompt.begun_ns,
         "status": prompt.status.value,
-        "model": prompt.model,
+        "model": prompt.reached or prompt.request_model,
         "request_model": prompt.request_model,
         "operation": prompt.operation,
         "streaming": prompt.streaming,
