@@ -17,8 +17,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
 
 from promptpath.collector.assemble import AssembleConfig, assemble
+from promptpath.collector.assemble.groups import complete
 from promptpath.collector.assemble.store import (
     Shard,
     arrivals_after,
@@ -234,7 +236,7 @@ class AssemblerService:
     def _assemble(self, client: Client, batch: Sequence[str]) -> int:
         """Assemble one batch; a trace that cannot be assembled is set aside and does not hold up the others."""
         try:
-            spans = read_spans(client, batch, self._select)
+            spans, traces = _read(client, batch, self._select)
             prompts = assemble(spans, _stamped(self._config))
         except Exception:
             # Is it storage that fails, or these traces? The first is an error of the whole run.
@@ -246,7 +248,7 @@ class AssemblerService:
             self._stats["failed_traces"] += 1
             self._finish(batch)
             return 0
-        written = insert_prompts(client, prompts, trace_ids=batch)
+        written = insert_prompts(client, prompts, trace_ids=traces)
         self._finish(batch)
         self._stats["traces"] += len(batch)
         self._stats["spans"] += spans.num_rows
@@ -271,9 +273,18 @@ def assemble_traces(
     client: Client, trace_ids: Sequence[str], config: AssembleConfig | None = None, select: str | None = None
 ) -> tuple[int, int]:
     """Assemble some traces as they are stored and write their prompts. Returns (spans read, prompts written)."""
-    spans = read_spans(client, trace_ids, select)
+    spans, traces = _read(client, trace_ids, select)
     prompts = assemble(spans, _stamped(config or AssembleConfig()))
-    return spans.num_rows, insert_prompts(client, prompts, trace_ids=trace_ids)
+    return spans.num_rows, insert_prompts(client, prompts, trace_ids=traces)
+
+
+def _read(client: Client, trace_ids: Sequence[str], select: str | None) -> tuple[pa.Table, list[str]]:
+    """The spans of some traces and of those that are parts of the same prompts; and the ids of all these."""
+
+    def read(traces: Sequence[str]) -> pa.Table:
+        return read_spans(client, traces, select)
+
+    return complete(client, read(trace_ids), trace_ids, read)
 
 
 def _stamped(config: AssembleConfig) -> AssembleConfig:

@@ -10,7 +10,8 @@ import pytest
 
 _FILE = Path(__file__).parents[1] / "assemble" / "conftest.py"
 _SPEC = importlib.util.spec_from_file_location("assemble_spans", _FILE)
-assert _SPEC is not None and _SPEC.loader is not None
+assert _SPEC is not None
+assert _SPEC.loader is not None
 _spans = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_spans)
 

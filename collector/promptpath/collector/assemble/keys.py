@@ -113,21 +113,22 @@ def of_traces(table: pa.Table) -> pa.Table:
     found = find(table)
     traces = table["trace_id"].combine_chunks()
     ids = pa.table([traces.take(pa.array(found.row)), found.names.take(pa.array(found.key))], names=["trace_id", "key"])
-    root = pc.equal(table["parent_id"].combine_chunks(), "")
-    roots = table.filter(root).select(["trace_id", "link_traces"])
-    links = roots["link_traces"].combine_chunks()
+    linked = links(table)
+    to = pa.table([linked["trace_id"], own_keys(linked["linked"].combine_chunks())], names=["trace_id", "key"])
+    return pa.concat_tables([ids, to]).combine_chunks().group_by(["trace_id", "key"]).aggregate([])
+
+
+def links(table: pa.Table) -> pa.Table:
+    """The other traces that the parentless spans of each trace link to: `trace_id`, `linked`."""
+    roots = table.filter(pc.equal(table["parent_id"], "")).select(["trace_id", "link_traces"]).combine_chunks()
+    column = roots["link_traces"].combine_chunks()
     linked = pa.table(
-        [roots["trace_id"].combine_chunks().take(pc.list_parent_indices(links)), _trace_key(pc.list_flatten(links))],
-        names=["trace_id", "key"],
+        [roots["trace_id"].combine_chunks().take(pc.list_parent_indices(column)), pc.list_flatten(column)],
+        names=["trace_id", "linked"],
     )
-    linked = linked.filter(pc.not_equal(linked["key"], _trace_key(linked["trace_id"].combine_chunks())))
-    return pa.concat_tables([ids, linked]).combine_chunks().group_by(["trace_id", "key"]).aggregate([])
+    return linked.filter(pc.not_equal(linked["linked"], linked["trace_id"]))
 
 
 def own_keys(trace_ids: pa.Array) -> pa.Array:
-    """The key under which a trace is found by those that link to it."""
-    return _trace_key(trace_ids)
-
-
-def _trace_key(traces: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(pa.scalar("trace "), traces, "")
+    """The keys under which traces are found by those that they link to."""
+    return pc.binary_join_element_wise(pa.scalar("trace "), trace_ids, "")
