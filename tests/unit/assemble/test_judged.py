@@ -56,3 +56,19 @@ def test_a_prefill_that_was_given_up_made_no_token(make: Make, prompt: Prompt) -
     assert (row()["ttft_ns"], row()["ttft_source"]) == (80, "engine")
     for prefill in ({"abort": "client"}, {"failed": True}):
         assert (row(**prefill)["ttft_ns"], row(**prefill)["ttft_source"]) == (None, "")
+
+
+def test_what_a_prefill_worker_says_of_its_answer_is_not_the_prompts(make: Make, prompt: Prompt) -> None:
+    """It was asked for one token, for the sake of its cache; the answer broke off later."""
+    one: Row = {"output_tokens": 1, "finish_reason": "length"}
+    row = prompt(
+        make("a", "", 0, 200, "router", service="router", failed=True, error_type="internal_error"),
+        make("b", "a", 10, 50, "call", service="router", **one),
+        make("c", "b", 15, 45, "server", service="prefill", **one),
+        make("d", "c", 20, 40, "prefill", service="prefill"),
+        make("e", "a", 60, 190, "call", service="router", failed=True, error_type="internal_error"),
+        make("f", "e", 65, 185, "server", service="decode", output_tokens=7),
+        make("g", "f", 70, 80, "kv_transfer", service="decode"),
+        make("h", "f", 80, 180, "decode", service="decode"),
+    )
+    assert (row["output_tokens"], row["finish_reason"], row["attempts"], row["status"]) == (7, "", 1, "error")

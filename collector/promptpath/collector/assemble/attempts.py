@@ -29,13 +29,15 @@ _SERVER = STAGE_CODE[Stage.SERVER]
 class Attempts:
     """Calls of n nodes. answered: shape (n,), a call whose server left a span. lost: shape (n,), inside a lost attempt.
 
-    made, calls, calls_answered: shape (n,), counted at each prompt's root: attempts, innermost calls, and those
-    answered. pause_*: back-off between attempts, one entry each: the hop entry that waited, its depth, start and end
-    on the clock of the entry's host.
+    prepared: shape (n,), in a prefill worker, or its call, that worked for a decode worker of the same prompt: what it
+    says of its answer is not the prompt's. made, calls, calls_answered: shape (n,), counted at each prompt's root:
+    attempts, innermost calls, and those answered. pause_*: back-off between attempts, one entry each: the hop entry
+    that waited, its depth, start and end on the clock of the entry's host.
     """
 
     answered: Bools
     lost: Bools
+    prepared: Bools
     made: Ints
     calls: Ints
     calls_answered: Ints
@@ -61,10 +63,12 @@ def find(nodes: Nodes, tree: Tree, axis: Axis) -> Attempts:
     has_inner = np.zeros(len(nodes), dtype=np.bool_)
     has_inner[tree.caller[outer]] = True
     innermost = calls & ~has_inner
+    made, prepared = _made(nodes, tree, innermost, lost)
     return Attempts(
         answered=answered,
         lost=lost,
-        made=_made(nodes, tree, innermost, lost),
+        prepared=prepared,
+        made=made,
         calls=_count(tree, innermost),
         calls_answered=_count(tree, innermost & answered),
         pause_entry=entry[waited],
@@ -109,9 +113,9 @@ def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, root: Bools) -> tu
     return lost, first_lost, following
 
 
-def _made(nodes: Nodes, tree: Tree, innermost: Bools, lost: Bools) -> Ints:
+def _made(nodes: Nodes, tree: Tree, innermost: Bools, lost: Bools) -> tuple[Ints, Bools]:
     """Calls of a deployment per prompt, at its root: calls that lead to no further relay, servers reached without a
-    call.
+    call. And the nodes of prefill workers and of the calls to them.
 
     A prefill worker and a decode worker that served one prompt are one deployment.
     """
@@ -129,7 +133,14 @@ def _made(nodes: Nodes, tree: Tree, innermost: Bools, lost: Bools) -> Ints:
     prefills = _servers_with(tree, Stage.PREFILL) & counted
     decodes = _servers_with(tree, Stage.DECODE) & counted
     pairs = np.minimum(_count(tree, prefills & ~decodes), _count(tree, decodes & ~prefills))
-    return made - pairs
+    prepared = np.zeros(len(nodes), dtype=np.bool_)
+    worker = np.flatnonzero(prefills & ~decodes)
+    worker = worker[pairs[tree.prompt[worker]] > 0]
+    if len(worker):
+        prepared[worker] = True
+        prepared = (tree.server != NONE) & prepared[tree.server]
+        prepared[above[worker][IS_CALLER[tree.stage[above[worker]]]]] = True
+    return made - pairs, prepared
 
 
 def _servers_with(tree: Tree, stage: Stage) -> Bools:

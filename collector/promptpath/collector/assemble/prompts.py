@@ -83,6 +83,13 @@ class Batch:
             result[prompt[at]] = node[at]
         return result
 
+    @cached_property
+    def of_answer(self) -> Bools:
+        """Rows of the table whose span can speak of the prompt's answer: not those of a prefill worker."""
+        rows = np.ones(self.table.num_rows, dtype=np.bool_)
+        rows[self.nodes.row[np.flatnonzero(self.attempts.prepared)]] = False
+        return rows
+
     def column(self, name: str) -> pa.Array:
         return array_of(self.table[name])
 
@@ -132,7 +139,7 @@ class Batch:
 
     def outermost_text(self, name: str) -> pa.Array:
         """Of each prompt the outermost text that is not empty, else ''."""
-        return take_texts(self.column(name), self.rows(self.first(filled(self.column(name)))))
+        return take_texts(self.column(name), self.rows(self.first(filled(self.column(name)) & self.of_answer)))
 
     def sums(self, name: str) -> Ints:
         """Sum over each prompt's spans that know a value; -1 where none does."""
@@ -267,7 +274,7 @@ def _evidence(batch: Batch) -> status.Evidence:
 
     def both(name: str) -> tuple[Ints, Ints, list[str]]:
         codes, names = batch.coded(name)
-        return batch.code_at(name, root), batch.code_at(name, outermost(codes > 0)), names
+        return batch.code_at(name, root), batch.code_at(name, outermost((codes > 0) & batch.of_answer)), names
 
     root_abort, any_abort, abort_names = both("abort")
     root_error, any_error, error_names = both("error_type")
@@ -301,7 +308,7 @@ def _error_types(batch: Batch, ended: status.Endings) -> pa.Array:
 
 def _tokens(batch: Batch, found: Deliveries, ended: Ints, columns: dict[str, pa.Array]) -> Ints:
     """The token counts; returns output tokens, -1 where unknown."""
-    output = batch.outermost_int("output_tokens")
+    output = batch.int_at("output_tokens", batch.first(batch.known("output_tokens") & batch.of_answer), -1)
     output = np.maximum(output, _of_all_choices(batch, output))
     aborted = np.isin(ended, [status.STATUS_NAMES.index(one) for one in _ABORTED])
     # Of an answer cut short only what was delivered counts, not what the engine went on to make. Where the engine's
