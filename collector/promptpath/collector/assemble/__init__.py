@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from promptpath.collector.assemble import attempts, breakdown, clock, delivery, nodes, prompts, tokens, tree
+from promptpath.collector.assemble.offsets import ClockPool
 from promptpath.collector.assemble.schema import (
     PROMPT_SCHEMA,
     SPAN_SCHEMA,
@@ -17,14 +18,16 @@ from promptpath.collector.assemble.schema import (
     check_spans,
 )
 
-__all__ = ["PROMPT_SCHEMA", "SPAN_SCHEMA", "AssembleConfig", "AssembleError", "assemble"]
+__all__ = ["PROMPT_SCHEMA", "SPAN_SCHEMA", "AssembleConfig", "AssembleError", "ClockPool", "assemble"]
 
 
-def assemble(spans: pa.Table, config: AssembleConfig | None = None) -> pa.Table:
+def assemble(spans: pa.Table, config: AssembleConfig | None = None, clocks: ClockPool | None = None) -> pa.Table:
     """Prompts of whole traces.
 
     spans: columns of SPAN_SCHEMA, one row a span, in any order; every span of a trace that is known must be there.
     Returns PROMPT_SCHEMA, one row a prompt, sorted by trace id, start and span id. The same spans give the same rows.
+    clocks: what is known of the offsets between hosts; what these spans tell is added to it. Without it each prompt's
+    offset is told from its own requests only. No part of a TTFT depends on it.
     Raises AssembleError where a column is missing or of another type.
     """
     config = config or AssembleConfig()
@@ -35,7 +38,7 @@ def assemble(spans: pa.Table, config: AssembleConfig | None = None) -> pa.Table:
     if not loaded.inference.any():
         return PROMPT_SCHEMA.empty_table()
     grown = tree.build(loaded, table)
-    axis = clock.place(loaded, grown)
+    axis = clock.place(loaded, grown, table, clocks)
     tried = attempts.find(loaded, grown, axis)
     numbered = delivery.prompts_of(loaded, grown, tried, axis)
     batch = prompts.Batch(table, loaded, grown, axis, tried, numbered)

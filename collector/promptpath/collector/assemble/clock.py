@@ -4,48 +4,120 @@ Spans of one host are never moved against each other. Where a call crosses to an
 moved as one block into the caller's call, the spare time split evenly before and after: what NTP assumes of a request
 and its answer (offset = ((t1-t0)+(t2-t3))/2, error at most half the spare time). The axis so depends on durations
 only, never on what two clocks said of each other, and no part of a TTFT moves when a clock is wrong.
+
+Beside it stands what the clocks differ by as all requests together show it (`offsets`), which is what a prompt's
+offset is told from and what its waterfall is drawn with: a block is moved by the pooled offset if that exceeds its
+own error, not at all if it does not, and never out of its call.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from promptpath.collector.assemble.nodes import Nodes
+from promptpath.collector.assemble.offsets import Bounds, ClockPool
 from promptpath.collector.assemble.ragged import NONE, firsts
-from promptpath.collector.assemble.schema import IS_CONNECT, IS_CONTAINER, NO_NS, Ints
+from promptpath.collector.assemble.schema import IS_CALLER, IS_CONNECT, IS_CONTAINER, NO_NS, Bools, Ints
 from promptpath.collector.assemble.tree import Tree
+
+#: A server notes what it sent after it has sent it, and ends its span after the answer's last byte: by so much its
+#: bound may be late.
+_NOTED_LATE_NS: Final = 50_000
+_ENDED_LATE_NS: Final = 100_000
 
 
 @dataclass
 class Axis:
-    """Placement of n nodes. shift: ns added to a node's times to put it on its root's axis; error: how wrong that may
-    be.
+    """Placement of n nodes, arrays of shape (n,).
 
-    shift is -(offset of the node's host clock against the root's host clock), as the calls between them show it.
+    shift: ns added to a node's times to put it on its root's axis, by durations only. drawn: the same for what is
+    drawn. offset, error: clock of the node's host minus the root's host's, and how wrong that may be.
     """
 
     shift: Ints
+    drawn: Ints
+    offset: Ints
     error: Ints
 
 
-def place(nodes: Nodes, tree: Tree) -> Axis:
-    """The axis of every prompt. Nodes outside of prompts are not moved."""
-    shift = np.zeros(len(nodes), dtype=np.int64)
-    error = np.zeros(len(nodes), dtype=np.int64)
-    sent = _sent(nodes, tree)
-    first = _first_below(nodes, tree, sent)
-    root = tree.prompt == np.arange(len(nodes))
+@dataclass
+class _Blocks:
+    """What crosses to another host: nodes, sorted by block, and of each block, shape (k,), its first position in
+    `nodes`, the node that called it, and from the two spans alone when the request was sent and came, and the answer
+    left and came back.
+
+    bounded: whether these bound the offset. late: by how much the answer's leaving may be late.
+    """
+
+    nodes: Ints
+    begins: Ints
+    caller: Ints
+    sent: Ints
+    came: Ints
+    left: Ints
+    back: Ints
+    bounded: Bools
+    late: Ints
+
+
+def place(nodes: Nodes, tree: Tree, table: pa.Table, pool: ClockPool | None = None) -> Axis:
+    """The axis of every prompt. Nodes outside of prompts are not moved.
+
+    pool: knows the offsets of other requests; those of these are added to it.
+    """
+    size = len(nodes)
+    zero = np.zeros(size, dtype=np.int64)
+    inside = (tree.prompt != NONE) & (tree.prompt != np.arange(size)) & (tree.parent != NONE)
+    across = np.flatnonzero(inside & (tree.host != tree.host[np.where(inside, tree.parent, 0)]))
+    if len(across) == 0:
+        return Axis(zero, zero, zero, zero)
+    blocks = _blocks(nodes, tree, table, across)
+    spare = (blocks.back - blocks.sent) - (blocks.left - blocks.came)
+    moved = blocks.sent + np.maximum(spare, 0) // 2 - blocks.came
+    offset, error = _offsets(nodes, tree, blocks, -moved, (np.abs(spare) + 1) // 2, pool)
+    drawn = -np.where(np.abs(offset) > error, offset, 0)
+    earliest, latest = blocks.sent - blocks.came, blocks.back - blocks.left
+    drawn = np.where(spare >= 0, np.clip(drawn, earliest, np.maximum(latest, earliest)), moved)
+    steps = [np.zeros(size, dtype=np.int64) for _ in range(4)]
+    counts = np.diff(np.append(blocks.begins, len(blocks.nodes)))
+    for step, values in zip(steps, (moved, drawn, offset, error), strict=True):
+        step[blocks.nodes] = np.repeat(values, counts)
     for level in tree.levels[1:]:
-        moving = level[(tree.prompt[level] != NONE) & ~root[level]]
+        moving = level[inside[level]]
         above = tree.parent[moving]
-        shift[moving] = shift[above]
-        error[moving] = error[above]
-        across = moving[tree.host[moving] != tree.host[above]]
-        if len(across):
-            _place_blocks(nodes, tree, across, sent, first, shift, error)
-    return Axis(shift, error)
+        for step in steps:
+            step[moving] += step[above]
+    return Axis(*steps)
+
+
+def _offsets(
+    nodes: Nodes, tree: Tree, blocks: _Blocks, own: Ints, own_error: Ints, pool: ClockPool | None
+) -> tuple[Ints, Ints]:
+    """Offset and error of each block's host against its caller's: pooled where that is tighter than its own."""
+    host, callee = tree.host[blocks.caller], tree.host[blocks.nodes[blocks.begins]]
+    if pool is None:
+        return own, own_error
+    # The codes of hosts rank their names.
+    forward = host < callee
+    low, high = blocks.left - blocks.back - blocks.late, blocks.came - blocks.sent
+    bounds = Bounds(
+        nodes.host_names,
+        np.minimum(host, callee),
+        np.maximum(host, callee),
+        np.where(forward, blocks.sent, blocks.came),
+        np.where(forward, low, -high),
+        np.where(forward, high, -low),
+    )
+    sure = blocks.bounded & (low <= high)
+    pool.add(bounds.take(np.flatnonzero(sure)))
+    pooled, error, known = pool.offsets(bounds)
+    better = known & ((error < own_error) | ~sure)
+    return np.where(better, np.where(forward, pooled, -pooled), own), np.where(better, error, own_error)
 
 
 def _sent(nodes: Nodes, tree: Tree) -> Ints:
@@ -76,25 +148,35 @@ def _first_below(nodes: Nodes, tree: Tree, sent: Ints) -> Ints:
     return first
 
 
-def _place_blocks(
-    nodes: Nodes, tree: Tree, across: Ints, sent: Ints, first_below: Ints, shift: Ints, error: Ints
-) -> None:
-    """Move the children on one other host of one parent as a block into the middle of what the parent waited."""
+def _blocks(nodes: Nodes, tree: Tree, table: pa.Table, across: Ints) -> _Blocks:
+    """The children on one other host of one parent are one block."""
+    sent = _sent(nodes, tree)
+    first_below = _first_below(nodes, tree, sent)
     order = across[np.lexsort((tree.host[across], tree.parent[across]))]
     width = int(tree.host.max()) + 1
-    block = tree.parent[order] * width + tree.host[order]
-    begins = firsts(block)
+    begins = firsts(tree.parent[order] * width + tree.host[order])
     caller = tree.parent[order[begins]]
-    came = np.minimum.reduceat(nodes.start[order], begins)
     seen = first_below[order] != NO_NS
     delivered = np.where(seen, nodes.start[order] + first_below[order], NO_NS)
     first = np.maximum.reduceat(delivered, begins)
     # Deliveries pair with deliveries and ends with ends: a pair of one and the other would compare two events.
     both = (first != NO_NS) & (nodes.first[caller] != NO_NS)
-    left = np.where(both, first, np.maximum.reduceat(nodes.end[order], begins))
-    back = np.where(both, nodes.start[caller] + nodes.first[caller], nodes.end[caller])
-    spare = (back - sent[caller]) - (left - came)
-    moved = shift[caller] + sent[caller] + np.maximum(spare, 0) // 2 - came
-    size = np.diff(np.append(begins, len(order)))
-    shift[order] = np.repeat(moved, size)
-    error[order] = np.repeat(error[caller] + (np.abs(spare) + 1) // 2, size)
+    # An answer that was cut short ends on either side for reasons of its own.
+    short = nodes.failed.copy()
+    aborted = pc.not_equal(table["abort"].combine_chunks(), "").to_numpy(zero_copy_only=False)
+    short |= np.asarray(aborted, dtype=np.bool_)[nodes.row]
+    whole = ~np.logical_or.reduceat(short[order], begins) & ~short[caller]
+    told = np.logical_and.reduceat(nodes.first[order] != NO_NS, begins)
+    one_event = np.where(both, told, whole)
+    served = np.logical_and.reduceat(nodes.server_kind[order] & IS_CONTAINER[tree.stage[order]], begins)
+    return _Blocks(
+        nodes=order,
+        begins=begins,
+        caller=caller,
+        sent=sent[caller],
+        came=np.minimum.reduceat(nodes.start[order], begins),
+        left=np.where(both, first, np.maximum.reduceat(nodes.end[order], begins)),
+        back=np.where(both, nodes.start[caller] + nodes.first[caller], nodes.end[caller]),
+        bounded=one_event & served & IS_CALLER[tree.stage[caller]],
+        late=np.where(both, _NOTED_LATE_NS, _ENDED_LATE_NS),
+    )

@@ -373,7 +373,7 @@ def _clock(batch: Batch, first: FirstTokens, columns: dict[str, pa.Array]) -> No
     """Offset of the engine's clock against the root's, and its error; null on one host."""
     server, root = first.server, batch.prompts.root
     apart = (server != NONE) & (batch.tree.host[server] != batch.tree.host[root])
-    columns["clock_offset_ns"] = nullable(-batch.axis.shift[server], apart, pa.int64())
+    columns["clock_offset_ns"] = nullable(batch.axis.offset[server], apart, pa.int64())
     columns["clock_error_ns"] = nullable(batch.axis.error[server], apart, pa.int64())
 
 
