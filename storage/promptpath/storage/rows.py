@@ -84,6 +84,9 @@ PROMPTS_SCHEMA: Final = pa.schema(
 SLO_TTFT_NS: Final = 1_000_000_000
 SLO_TPOT_NS: Final = 50_000_000
 
+#: Prompts of more days at once than an insert may have partitions (an import, clocks gone wild) are stored all the same.
+_ANY_TIMES: Final = {"throw_on_max_partitions_per_insert_block": 0}
+
 
 def insert_prompts(
     client: Client,
@@ -114,7 +117,7 @@ def insert_prompts(
     try:
         touched = _withdraw(client, traces, ids)
         if rows.num_rows:
-            client.insert_arrow("prompts_rows", rows)
+            client.insert_arrow("prompts_rows", rows, settings=dict(_ANY_TIMES))
         filled = _minutes(rows.column("start_time"))
         roll_up(client, touched | filled, slo_ttft_ns=slo_ttft_ns, slo_tpot_ns=slo_tpot_ns)
     except StorageError:
@@ -132,9 +135,11 @@ def roll_up(
     for first in range(0, len(wanted), 1000):
         some = wanted[first : first + 1000]
         client.command(
-            _sql("roll_up"), parameters={"minutes": some, "slo_ttft_ns": slo_ttft_ns, "slo_tpot_ns": slo_tpot_ns}
+            _sql("roll_up"),
+            parameters={"minutes": some, "slo_ttft_ns": slo_ttft_ns, "slo_tpot_ns": slo_tpot_ns},
+            settings=dict(_ANY_TIMES),
         )
-        client.command(_sql("roll_up_empty"), parameters={"minutes": some})
+        client.command(_sql("roll_up_empty"), parameters={"minutes": some}, settings=dict(_ANY_TIMES))
 
 
 def insert_clock_offsets(client: Client, table: pa.Table) -> int:
@@ -167,7 +172,9 @@ def _withdraw(client: Client, traces: Sequence[str], keep: Sequence[str]) -> set
         gone = [prompt_id for prompt_id, _ in stored if prompt_id not in kept]
         if gone:
             client.command(
-                _sql("withdraw_prompts"), parameters={"traces": some, "gone": gone, "now_ns": time.time_ns()}
+                _sql("withdraw_prompts"),
+                parameters={"traces": some, "gone": gone, "now_ns": time.time_ns()},
+                settings=dict(_ANY_TIMES),
             )
     return minutes
 

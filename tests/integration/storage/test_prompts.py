@@ -113,6 +113,16 @@ def test_traces_without_prompts_lose_those_they_had(store: Any) -> None:
     assert store.count("prompt_minutes") == 0
 
 
+def test_prompts_of_more_days_and_months_than_an_insert_may_have_partitions(store: Any) -> None:
+    """One such batch must not be refused for ever: the assembler would try again, and get no further."""
+    month_ns = 31 * 24 * 3600 * 10**9
+    rows = [prompt(number, start_time=T0_NS - number * month_ns, trace_id="t") for number in range(1, 121)]
+    assert insert_prompts(store.client, table(*rows)) == 120
+    assert (store.count("prompts"), store.count("prompt_minutes")) == (120, 120)
+    assert insert_prompts(store.client, table(), trace_ids=["t"]) == 0
+    assert (store.count("prompts"), store.count("prompt_minutes")) == (0, 0)
+
+
 # --- the roll-up ------------------------------------------------------------------------------------------------------
 
 
