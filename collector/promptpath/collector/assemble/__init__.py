@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from promptpath.collector.assemble import attempts, breakdown, clock, delivery, nodes, prompts, tokens, tree
+from promptpath.collector.assemble import attempts, breakdown, clock, delivery, nodes, prompts, tokens, tree, windows
+from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.offsets import ClockPool
 from promptpath.collector.assemble.schema import (
     PROMPT_SCHEMA,
@@ -37,14 +38,33 @@ def assemble(spans: pa.Table, config: AssembleConfig | None = None, clocks: Cloc
     loaded = nodes.load(table)
     if not loaded.inference.any():
         return PROMPT_SCHEMA.empty_table()
-    grown = tree.build(loaded, table)
-    axis = clock.place(loaded, grown, table, clocks)
+    columns = Columns(table)
+    parts = []
+    for window, links in windows.split(loaded, tree.link(loaded, table)):
+        if window.inference.any():
+            grown = tree.build(window, links)
+            parts.append((window, grown, clock.measure(window, grown, columns)))
+    if clocks is not None:
+        clock.tell(clocks, parts)
+    return prompts.in_order([_prompts(columns, *part, clocks, config) for part in parts])
+
+
+def _prompts(
+    columns: Columns,
+    loaded: nodes.Nodes,
+    grown: tree.Tree,
+    blocks: clock.Blocks | None,
+    clocks: ClockPool | None,
+    config: AssembleConfig,
+) -> pa.Table:
+    """The prompts of a window."""
+    axis = clock.place(loaded, grown, blocks, clocks)
     tried = attempts.find(loaded, grown, axis)
     numbered = delivery.prompts_of(loaded, grown, tried, axis)
-    batch = prompts.Batch(table, loaded, grown, axis, tried, numbered)
+    batch = prompts.Batch(columns, loaded, grown, axis, tried, numbered)
     streams = prompts.not_streaming(batch)
     cut_short = loaded.failed | (batch.texts("abort")[0] > 0)
     first = delivery.find(loaded, grown, axis, tried, numbered, streams[0], cut_short)
     painted = breakdown.paint(loaded, grown, axis, tried, numbered, first)
-    found = tokens.deliveries(loaded, grown, numbered, np.asarray(tried.lost), table)
+    found = tokens.deliveries(loaded, grown, numbered, np.asarray(tried.lost), columns)
     return prompts.build(batch, first, painted, found, streams, config)

@@ -12,17 +12,18 @@ own error, not at all if it does not, and never out of its call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.offsets import Bounds, ClockPool
 from promptpath.collector.assemble.ragged import NONE, firsts
 from promptpath.collector.assemble.schema import IS_CALLER, IS_CONNECT, IS_CONTAINER, NO_NS, Bools, Ints
+from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.tree import Tree
 
 #: A server notes what it sent after it has sent it, and ends its span after the answer's last byte: by so much its
@@ -46,7 +47,7 @@ class Axis:
 
 
 @dataclass
-class _Blocks:
+class Blocks:
     """What crosses to another host: nodes, sorted by block, and of each block, shape (k,), its first position in
     `nodes`, the node that called it, and from the two spans alone when the request was sent and came, and the answer
     left and came back.
@@ -65,18 +66,36 @@ class _Blocks:
     late: Ints
 
 
-def place(nodes: Nodes, tree: Tree, table: pa.Table, pool: ClockPool | None = None) -> Axis:
+def measure(nodes: Nodes, tree: Tree, columns: Columns) -> Blocks | None:
+    """What crosses to another host; None where nothing does."""
+    size = len(nodes)
+    inside = (tree.prompt != NONE) & (tree.prompt != np.arange(size)) & (tree.parent != NONE)
+    across = np.flatnonzero(inside & (tree.host != tree.host[np.where(inside, tree.parent, 0)]))
+    return _blocks(nodes, tree, columns, across) if len(across) else None
+
+
+def tell(pool: ClockPool, windows: Sequence[tuple[Nodes, Tree, Blocks | None]]) -> None:
+    """Add to `pool` what the requests of all windows say."""
+    told = []
+    for nodes, tree, blocks in windows:
+        if blocks is not None:
+            bounds, sure = _bounds(nodes, tree, blocks)
+            told.append(bounds.take(np.flatnonzero(sure)))
+    if told:
+        columns = [np.concatenate([getattr(one, name) for one in told]) for name in ("a", "b", "at", "low", "high")]
+        pool.add(Bounds(told[0].names, *columns))
+
+
+def place(nodes: Nodes, tree: Tree, blocks: Blocks | None, pool: ClockPool | None = None) -> Axis:
     """The axis of every prompt. Nodes outside of prompts are not moved.
 
-    pool: knows the offsets of other requests; those of these are added to it.
+    blocks: as `measure` gives them. pool: knows the offsets of all requests.
     """
     size = len(nodes)
     zero = np.zeros(size, dtype=np.int64)
-    inside = (tree.prompt != NONE) & (tree.prompt != np.arange(size)) & (tree.parent != NONE)
-    across = np.flatnonzero(inside & (tree.host != tree.host[np.where(inside, tree.parent, 0)]))
-    if len(across) == 0:
+    if blocks is None:
         return Axis(zero, zero, zero, zero)
-    blocks = _blocks(nodes, tree, table, across)
+    inside = (tree.prompt != NONE) & (tree.prompt != np.arange(size)) & (tree.parent != NONE)
     spare = (blocks.back - blocks.sent) - (blocks.left - blocks.came)
     moved = blocks.sent + np.maximum(spare, 0) // 2 - blocks.came
     offset, error = _offsets(nodes, tree, blocks, -moved, (np.abs(spare) + 1) // 2, pool)
@@ -96,12 +115,21 @@ def place(nodes: Nodes, tree: Tree, table: pa.Table, pool: ClockPool | None = No
 
 
 def _offsets(
-    nodes: Nodes, tree: Tree, blocks: _Blocks, own: Ints, own_error: Ints, pool: ClockPool | None
+    nodes: Nodes, tree: Tree, blocks: Blocks, own: Ints, own_error: Ints, pool: ClockPool | None
 ) -> tuple[Ints, Ints]:
     """Offset and error of each block's host against its caller's: pooled where that is tighter than its own."""
-    host, callee = tree.host[blocks.caller], tree.host[blocks.nodes[blocks.begins]]
     if pool is None:
         return own, own_error
+    bounds, sure = _bounds(nodes, tree, blocks)
+    pooled, error, known = pool.offsets(bounds)
+    better = known & ((error < own_error) | ~sure)
+    forward = tree.host[blocks.caller] == bounds.a
+    return np.where(better, np.where(forward, pooled, -pooled), own), np.where(better, error, own_error)
+
+
+def _bounds(nodes: Nodes, tree: Tree, blocks: Blocks) -> tuple[Bounds, Bools]:
+    """What each block says of two hosts' clocks, and whether it may."""
+    host, callee = tree.host[blocks.caller], tree.host[blocks.nodes[blocks.begins]]
     # The codes of hosts rank their names.
     forward = host < callee
     low, high = blocks.left - blocks.back - blocks.late, blocks.came - blocks.sent
@@ -113,11 +141,7 @@ def _offsets(
         np.where(forward, low, -high),
         np.where(forward, high, -low),
     )
-    sure = blocks.bounded & (low <= high)
-    pool.add(bounds.take(np.flatnonzero(sure)))
-    pooled, error, known = pool.offsets(bounds)
-    better = known & ((error < own_error) | ~sure)
-    return np.where(better, np.where(forward, pooled, -pooled), own), np.where(better, error, own_error)
+    return bounds, blocks.bounded & (low <= high)
 
 
 def _sent(nodes: Nodes, tree: Tree) -> Ints:
@@ -148,11 +172,11 @@ def _first_below(nodes: Nodes, tree: Tree, sent: Ints) -> Ints:
     return first
 
 
-def _blocks(nodes: Nodes, tree: Tree, table: pa.Table, across: Ints) -> _Blocks:
+def _blocks(nodes: Nodes, tree: Tree, columns: Columns, across: Ints) -> Blocks:
     """The children on one other host of one parent are one block."""
     sent = _sent(nodes, tree)
     first_below = _first_below(nodes, tree, sent)
-    order = across[np.lexsort((tree.host[across], tree.parent[across]))]
+    order = across[order_by(tree.parent[across], tree.host[across])]
     width = int(tree.host.max()) + 1
     begins = firsts(tree.parent[order] * width + tree.host[order])
     caller = tree.parent[order[begins]]
@@ -162,14 +186,12 @@ def _blocks(nodes: Nodes, tree: Tree, table: pa.Table, across: Ints) -> _Blocks:
     # Deliveries pair with deliveries and ends with ends: a pair of one and the other would compare two events.
     both = (first != NO_NS) & (nodes.first[caller] != NO_NS)
     # An answer that was cut short ends on either side for reasons of its own.
-    short = nodes.failed.copy()
-    aborted = pc.not_equal(table["abort"].combine_chunks(), "").to_numpy(zero_copy_only=False)
-    short |= np.asarray(aborted, dtype=np.bool_)[nodes.row]
+    short = nodes.failed | columns.filled("abort")[nodes.row]
     whole = ~np.logical_or.reduceat(short[order], begins) & ~short[caller]
     told = np.logical_and.reduceat(nodes.first[order] != NO_NS, begins)
     one_event = np.where(both, told, whole)
     served = np.logical_and.reduceat(nodes.server_kind[order] & IS_CONTAINER[tree.stage[order]], begins)
-    return _Blocks(
+    return Blocks(
         nodes=order,
         begins=begins,
         caller=caller,

@@ -6,15 +6,16 @@ import numpy as np
 import pyarrow as pa
 
 from promptpath.collector.assemble.clock import Axis
+from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.delivery import Prompts
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.ragged import codes_of, list_array, spans_of
+from promptpath.collector.assemble.ragged import list_array, spans_of
 from promptpath.collector.assemble.schema import Ints
 from promptpath.collector.assemble.sorting import order_by, runs
 from promptpath.collector.assemble.tree import Tree
 
 
-def build(nodes: Nodes, tree: Tree, axis: Axis, prompts: Prompts, gpu_uuids: pa.Array) -> dict[str, pa.Array]:
+def build(nodes: Nodes, tree: Tree, axis: Axis, prompts: Prompts, columns: Columns) -> dict[str, pa.Array]:
     """The columns `hops`, `hosts` (parallel) and `gpu_uuids`, m rows each."""
     is_entry = np.zeros(len(nodes), dtype=np.bool_)
     is_entry[tree.entry[prompts.order]] = True
@@ -32,7 +33,7 @@ def build(nodes: Nodes, tree: Tree, axis: Axis, prompts: Prompts, gpu_uuids: pa.
     return {
         "hops": list_array(prompts.of[order], services, len(prompts)),
         "hosts": list_array(prompts.of[order], hosts, len(prompts)),
-        "gpu_uuids": _gpus(nodes, prompts, gpu_uuids),
+        "gpu_uuids": _gpus(nodes, prompts, columns),
     }
 
 
@@ -42,14 +43,14 @@ def _first_of_each(prompt: Ints, value: Ints) -> Ints:
     return np.sort(order[runs(prompt[order], value[order])])
 
 
-def _gpus(nodes: Nodes, prompts: Prompts, column: pa.Array) -> pa.Array:
+def _gpus(nodes: Nodes, prompts: Prompts, columns: Columns) -> pa.Array:
     """The GPUs named by the resources of each prompt's spans, sorted."""
-    offsets = column.offsets.to_numpy().astype(np.int64)
-    codes, names = codes_of(column.values)
-    begin, length = offsets[:-1], offsets[1:] - offsets[:-1]
-    node = prompts.order[(length > 0)[nodes.row[prompts.order]]]
-    count = length[nodes.row[node]]
-    code = codes[spans_of(begin[nodes.row[node]], count)]
+    offsets = columns["gpu_uuids"].offsets.to_numpy()
+    codes, names = columns.ranked("gpu_uuids")
+    node = prompts.order[columns.filled("gpu_uuids")[nodes.row[prompts.order]]]
+    begin = offsets[nodes.row[node]].astype(np.int64)
+    count = offsets[nodes.row[node] + 1] - begin
+    code = codes[spans_of(begin, count)]
     prompt = np.repeat(prompts.of[node], count)
     order = order_by(prompt, code)
     prompt, code = prompt[order], code[order]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from promptpath.collector.assemble.ragged import NONE, array_of, bools_of, codes_of, ints_of
 from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, STAGE_CODE, Bools, Ints
 from promptpath.collector.assemble.sorting import Words, find, order_by, runs
-from promptpath.collector.assemble.texts import ids_of, ranks_of, sparse_codes_of
+from promptpath.collector.assemble.texts import ids_of, ranks_of, sparse_codes_of, texts_of_ids
 
 
 @dataclass
@@ -26,7 +26,8 @@ class Nodes:
     parent_key: equal for nodes that name the same parent, whether it is there or not, -1 where none is named. parent:
     index of the parent node, -1 for none; `orphan` where a parent is named that is not there.
     start, end: ns since the epoch. first: ns from start to the span's first delivery of tokens, NO_NS if it saw none.
-    engine_first: the same, said by the span in a number of its own.
+    said_first: the same, said by the span in a number of its own. owner: the span that a part belongs to, else the
+    node itself. span_ids: shape (spans,), text.
     """
 
     spans: int
@@ -50,6 +51,8 @@ class Nodes:
     inference: Bools
     agent: Bools
     failed: Bools
+    owner: Ints
+    span_ids: pa.Array
     service_names: list[str]
     host_names: list[str]
     request_names: list[str]
@@ -70,7 +73,8 @@ def load(table: pa.Table) -> Nodes:
     wanted = [parent_id[0][rows], parent_id[1][rows], trace.view(np.uint64)]
     asking = np.flatnonzero(named)
     parent = np.full(len(rows), NONE, dtype=np.int64)
-    parent[asking] = find([span[0][rows], span[1][rows], trace.view(np.uint64)], [key[asking] for key in wanted])
+    own = (span[0][rows], span[1][rows])
+    parent[asking] = find(trace, own, trace[asking], (wanted[0][asking], wanted[1][asking]))
     parent_key = parent.copy()
     parent[parent == np.arange(len(rows))] = NONE
     lost = np.flatnonzero(named & (parent == NONE))
@@ -118,6 +122,8 @@ def load(table: pa.Table) -> Nodes:
         inference=flag("inference"),
         agent=flag("agent"),
         failed=flag("failed"),
+        owner=np.arange(len(rows), dtype=np.int64),
+        span_ids=texts_of_ids(array_of(table["span_id"]), rows, own),
         service_names=service_names,
         host_names=host_names,
         request_names=request_names,
@@ -202,6 +208,8 @@ def _with_parts(nodes: Nodes, table: pa.Table) -> Nodes:
         inference=np.concatenate((nodes.inference, false)),
         agent=np.concatenate((nodes.agent, false)),
         failed=np.concatenate((nodes.failed, false)),
+        owner=more(nodes.owner, owner),
+        span_ids=nodes.span_ids,
         service_names=nodes.service_names,
         host_names=nodes.host_names,
         request_names=nodes.request_names,

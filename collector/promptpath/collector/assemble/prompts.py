@@ -8,22 +8,22 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from promptpath.collector.assemble import hops, segments, status
 from promptpath.collector.assemble.attempts import Attempts
 from promptpath.collector.assemble.breakdown import Painted
 from promptpath.collector.assemble.clock import Axis
+from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.delivery import SOURCES, FirstTokens, Prompts
 from promptpath.collector.assemble.keys import JOINED_BY
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import (
     NONE,
-    array_of,
     bools_of,
     first_of_group,
     firsts,
     ints_of,
-    known,
     list_array,
     nullable,
     take_texts,
@@ -38,7 +38,6 @@ from promptpath.collector.assemble.schema import (
     Ints,
 )
 from promptpath.collector.assemble.sorting import exact_sums, order_by, runs
-from promptpath.collector.assemble.texts import filled, sparse_codes_of
 from promptpath.collector.assemble.tokens import Deliveries, latencies
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage, Status
@@ -51,7 +50,7 @@ _UINT16_MAX: Final = 0xFFFF
 class Batch:
     """Everything known of one batch of spans: n nodes, m prompts."""
 
-    table: pa.Table
+    columns: Columns
     nodes: Nodes
     tree: Tree
     axis: Axis
@@ -73,25 +72,23 @@ class Batch:
         """The first valid node of each prompt in the order of `Prompts.order`; shape (m,), -1 where none is."""
         return first_of_group(self.prompts.of, self.prompts.order, valid, len(self.prompts))
 
-    def first(self, valid: Bools) -> Ints:
-        """As `pick`, of spans; valid: by row of the table."""
+    def first(self, valid: Bools, *, of_answer: bool = False) -> Ints:
+        """As `pick`, of spans; valid: by row of the table.
+
+        of_answer: only spans that can speak of the prompt's answer, not those of a prefill worker.
+        """
         result = np.full(len(self.prompts), NONE, dtype=np.int64)
-        if valid.any():
-            node = self.order[np.flatnonzero(valid[self.order_rows])]
+        node = self.order[np.flatnonzero(valid[self.order_rows])]
+        if of_answer:
+            node = node[~self.attempts.prepared[node]]
+        if len(node):
             prompt = self.prompts.of[node]
             at = firsts(prompt)
             result[prompt[at]] = node[at]
         return result
 
-    @cached_property
-    def of_answer(self) -> Bools:
-        """Rows of the table whose span can speak of the prompt's answer: not those of a prefill worker."""
-        rows = np.ones(self.table.num_rows, dtype=np.bool_)
-        rows[self.nodes.row[np.flatnonzero(self.attempts.prepared)]] = False
-        return rows
-
     def column(self, name: str) -> pa.Array:
-        return array_of(self.table[name])
+        return self.columns[name]
 
     def rows(self, node: Ints) -> Ints:
         """Table rows of nodes; -1 stays -1."""
@@ -99,13 +96,13 @@ class Batch:
 
     def known(self, name: str) -> Bools:
         """Rows of the table with a value in a column that is not text."""
-        return known(self.column(name))
+        return self.columns.known(name)
 
     def ints(self, name: str) -> tuple[Ints, Bools]:
         """An integer column of the n nodes and where it is known; parts of spans know nothing."""
         known = self.known(name)[self.nodes.row]
         known[self.nodes.spans :] = False
-        return ints_of(self.column(name), 0)[self.nodes.row], known
+        return ints_of(self.column(name).take(pa.array(self.nodes.row)), 0), known
 
     def outermost_int(self, name: str) -> Ints:
         """Of each prompt the outermost known value, -1 where none."""
@@ -124,13 +121,7 @@ class Batch:
 
     def coded(self, name: str) -> tuple[Ints, list[str]]:
         """A text column by row of the table, as codes into a list whose first entry is ''."""
-        if name not in self._coded:
-            self._coded[name] = sparse_codes_of(self.column(name))
-        return self._coded[name]
-
-    @cached_property
-    def _coded(self) -> dict[str, tuple[Ints, list[str]]]:
-        return {}
+        return self.columns.coded(name)
 
     def code_at(self, name: str, node: Ints) -> Ints:
         """Codes of a text column at nodes; 0 where the node is -1 or a part of a span."""
@@ -139,16 +130,13 @@ class Batch:
 
     def outermost_text(self, name: str) -> pa.Array:
         """Of each prompt the outermost text that is not empty, else ''."""
-        return take_texts(self.column(name), self.rows(self.first(filled(self.column(name)) & self.of_answer)))
+        return take_texts(self.column(name), self.rows(self.first(self.columns.filled(name), of_answer=True)))
 
     def sums(self, name: str) -> Ints:
         """Sum over each prompt's spans that know a value; -1 where none does."""
-        known = self.known(name)
-        if not known.any():
-            return np.full(len(self.prompts), -1, dtype=np.int64)
-        node = self.order[known[self.order_rows]]
+        node = self.order[self.known(name)[self.order_rows]]
         prompt = self.prompts.of[node]
-        total = exact_sums(prompt, ints_of(self.column(name), 0)[self.nodes.row[node]], len(self.prompts))
+        total = exact_sums(prompt, self.int_at(name, node, 0), len(self.prompts))
         total[np.bincount(prompt, minlength=len(total)) == 0] = -1
         return total
 
@@ -159,11 +147,21 @@ def not_streaming(batch: Batch) -> tuple[Bools, Bools]:
     Embeddings come in one piece, whatever is said.
     """
     node = batch.first(batch.known("streaming"))
-    says = bools_of(batch.column("streaming"))[batch.nodes.row[node]]
+    says = bools_of(batch.column("streaming").take(pa.array(batch.nodes.row[node])))
     operation, names = batch.coded("operation")
     code = batch.code_at("operation", batch.first(operation > 0))
     whole = np.array([name == "embeddings" for name in names])[code]
     return whole | ((node != NONE) & ~says), ~whole & (node != NONE) & says
+
+
+def in_order(parts: list[pa.Table]) -> pa.Table:
+    """The prompts of several windows in one table; by trace id, start and span id."""
+    table = pa.concat_tables(parts) if len(parts) > 1 else parts[0]
+    trace = table["trace_id"].combine_chunks()
+    if len(trace) < 2 or not pc.any(pc.greater(trace[:-1], trace[1:])).as_py():
+        return table
+    keys = [("trace_id", "ascending"), ("start_time", "ascending"), ("prompt_id", "ascending")]
+    return table.take(pc.sort_indices(table, sort_keys=keys))
 
 
 def build(
@@ -214,7 +212,7 @@ def build(
     ints("stalls", late.stalls, -1)
     for index, part in enumerate(PARTS):
         ints(f"ttft_{part}_ns", np.where(first.ttft == NO_NS, NO_NS, painted.parts[:, index]))
-    columns |= segments.build(nodes, tree, prompts, first, painted, batch.table)
+    columns |= segments.build(nodes, tree, prompts, first, painted)
     columns["gaps_us"] = list_array(found.prompt, pa.array(found.gaps_us).cast(pa.uint32()), size)
     deliveries = np.minimum(found.tokens, _UINT16_MAX)
     columns["gap_tokens"] = list_array(found.prompt, pa.array(deliveries).cast(pa.uint16()), size)
@@ -222,7 +220,7 @@ def build(
     columns["gaps_source"] = pa.array(SOURCES).take(pa.array(found.source))
     ints("first_byte_ns", _first_byte(batch))
     ints("retry_ns", painted.retry)
-    columns |= hops.build(nodes, tree, batch.axis, prompts, batch.column("gpu_uuids"))
+    columns |= hops.build(nodes, tree, batch.axis, prompts, batch.columns)
     ints("attempts", np.clip(batch.attempts.made[root], 0, _UINT16_MAX))
     ints("preemptions", batch.sums("preemptions"), -1)
     ints("tcp_rtt_us", batch.outermost_int("tcp_rtt_us"), -1)
@@ -267,14 +265,14 @@ def _evidence(batch: Batch) -> status.Evidence:
     alive = ~batch.attempts.lost
     failed = batch.nodes.failed
 
-    def outermost(valid: Bools) -> Ints:
+    def outermost(valid: Bools, *, of_answer: bool = False) -> Ints:
         # Lost attempts stand last in a prompt's order: where the first is one, all are.
-        node = batch.first(valid)
+        node = batch.first(valid, of_answer=of_answer)
         return np.where((node != NONE) & alive[node], node, NONE)
 
     def both(name: str) -> tuple[Ints, Ints, list[str]]:
         codes, names = batch.coded(name)
-        return batch.code_at(name, root), batch.code_at(name, outermost((codes > 0) & batch.of_answer)), names
+        return batch.code_at(name, root), batch.code_at(name, outermost(codes > 0, of_answer=True)), names
 
     root_abort, any_abort, abort_names = both("abort")
     root_error, any_error, error_names = both("error_type")
@@ -308,7 +306,7 @@ def _error_types(batch: Batch, ended: status.Endings) -> pa.Array:
 
 def _tokens(batch: Batch, found: Deliveries, ended: Ints, columns: dict[str, pa.Array]) -> Ints:
     """The token counts; returns output tokens, -1 where unknown."""
-    output = batch.int_at("output_tokens", batch.first(batch.known("output_tokens") & batch.of_answer), -1)
+    output = batch.int_at("output_tokens", batch.first(batch.known("output_tokens"), of_answer=True), -1)
     output = np.maximum(output, _of_all_choices(batch, output))
     aborted = np.isin(ended, [status.STATUS_NAMES.index(one) for one in _ABORTED])
     # Of an answer cut short only what was delivered counts, not what the engine went on to make. Where the engine's

@@ -73,8 +73,10 @@ def take_texts(column: pa.Array, rows: Ints) -> pa.Array:
     return column.take(indices).fill_null("")
 
 
-def array_of(column: pa.ChunkedArray) -> pa.Array:
+def array_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """A column in one piece, not copied where it is."""
+    if isinstance(column, pa.Array):
+        return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from promptpath.collector.assemble.breakdown import Painted
 from promptpath.collector.assemble.delivery import FirstTokens, Prompts
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.ragged import array_of, list_array
+from promptpath.collector.assemble.ragged import list_array
 from promptpath.collector.assemble.schema import STAGE_CODE, STAGE_NAMES, Ints
 from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.texts import take_ids
@@ -21,9 +21,7 @@ from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
 
 
-def build(
-    nodes: Nodes, tree: Tree, prompts: Prompts, tokens: FirstTokens, painted: Painted, table: pa.Table
-) -> dict[str, pa.Array]:
+def build(nodes: Nodes, tree: Tree, prompts: Prompts, tokens: FirstTokens, painted: Painted) -> dict[str, pa.Array]:
     """The `segments.*` columns, m rows; pieces by start, then outermost first."""
     idle_node, idle_start, idle_end = _idle(tree, prompts, tokens, painted)
     node = np.concatenate((painted.node, idle_node))
@@ -38,7 +36,7 @@ def build(
     values = {
         "stage": pa.array(STAGE_NAMES, type=pa.string()).take(pa.array(stage[order])),
         "hop": hop_names.take(pa.array(nodes.service[tree.entry[node]])),
-        "span_id": take_ids(array_of(table["span_id"]), nodes.row[node]),
+        "span_id": take_ids(nodes.span_ids, nodes.owner[node]),
         "start_ns": pa.array(start[order]),
         "duration_ns": pa.array((end - start)[order]),
         "critical": pa.array(critical[order]),

@@ -16,7 +16,7 @@ Key = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 _NONE: Final = -1
 _WORD_BITS: Final = 64
 #: Odd, without pattern: multiplying by them spreads ids over the high bits.
-_SPREAD: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
+_SPREAD: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 #: After so many steps along a hash table the rest is looked up by sorting: keys made to collide cost no more than that.
 _MAX_PROBES: Final = 48
 
@@ -83,48 +83,56 @@ def _order_of_words(word: Words, room: int, rest: list[Key]) -> Ints:
     return order
 
 
-def find(keys: Sequence[Words], wanted: Sequence[Words]) -> Ints:
-    """Index of each wanted triple among unique triples, -1 where absent; shape of `wanted`."""
-    size = len(keys[0])
-    found = np.full(len(wanted[0]), _NONE, dtype=np.int64)
-    if size == 0 or len(found) == 0:
+def find(groups: Ints, keys: tuple[Words, Words], asked: Ints, wanted: tuple[Words, Words]) -> Ints:
+    """Index of each wanted pair among the pairs of its group, -1 where absent; shape of `asked`.
+
+    groups: sorted, and each of 0, 1, ... up to the last occurs; pairs are unique within a group. asked: groups of the
+    wanted pairs.
+    """
+    found = np.full(len(asked), _NONE, dtype=np.int64)
+    size = len(groups)
+    if size == 0 or len(asked) == 0:
         return found
-    bits = size.bit_length() + 1
-    mask = (1 << bits) - 1
-    table = np.full(1 << bits, _NONE, dtype=np.int32)
-    slot = _slots(keys, bits)
+    # Each group has a stretch of the hash table to itself, twice its size: neighbours in the data are neighbours there.
+    length = np.bincount(groups)
+    begin = 2 * (np.cumsum(length) - length)
+    table = np.full(2 * size + _MAX_PROBES, _NONE, dtype=np.int64)
+    slot = _slots(keys, begin[groups], length[groups])
     pending = np.arange(size, dtype=np.int64)
     for _ in range(_MAX_PROBES):
         free = table[slot] == _NONE
         table[slot[free]] = pending[free]
         left = table[slot] != pending
-        pending, slot = pending[left], (slot[left] + 1) & mask
+        pending, slot = pending[left], slot[left] + 1
         if len(pending) == 0:
             break
-    slot = _slots(wanted, bits)
+    slot = _slots(wanted, begin[asked], length[asked])
     asking = np.arange(len(found), dtype=np.int64)
     for _ in range(_MAX_PROBES):
-        candidate = table[slot].astype(np.int64)
-        here = candidate != _NONE
+        candidate = table[slot]
+        here = (candidate != _NONE) & (groups[candidate] == asked[asking])
         for key, want in zip(keys, wanted, strict=True):
             here &= key[candidate] == want[asking]
         found[asking[here]] = candidate[here]
         left = ~here & (candidate != _NONE)
-        asking, slot = asking[left], (slot[left] + 1) & mask
+        asking, slot = asking[left], slot[left] + 1
         if len(asking) == 0:
             return found
     if len(pending):
-        found[asking] = _find_sorted(keys, wanted, pending, asking)
+        own = [groups.view(np.uint64), *keys]
+        other = [asked.view(np.uint64), *wanted]
+        found[asking] = _find_sorted(own, other, pending, asking)
     return found
 
 
-def _slots(keys: Sequence[Words], bits: int) -> Ints:
-    mixed: Words = keys[0] * _SPREAD[0]
-    for key, spread in zip(keys[1:], _SPREAD[1:], strict=True):
-        mixed += key * spread
+def _slots(pair: tuple[Words, Words], begin: Ints, length: Ints) -> Ints:
+    mixed: Words = pair[0] * _SPREAD[0]
+    mixed += pair[1] * _SPREAD[1]
     mixed ^= mixed >> np.uint64(29)
     mixed *= _SPREAD[1]
-    return (mixed >> np.uint64(_WORD_BITS - bits)).view(np.int64)
+    share = (mixed >> np.uint64(32)) * (2 * length).view(np.uint64)
+    slots: Ints = begin + (share >> np.uint64(32)).view(np.int64)
+    return slots
 
 
 def _find_sorted(keys: Sequence[Words], wanted: Sequence[Words], among: Ints, asking: Ints) -> Ints:

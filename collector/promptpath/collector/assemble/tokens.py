@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.delivery import FirstTokens, Prompts, source_of
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.ragged import NONE, array_of, first_of_group, spans_of
+from promptpath.collector.assemble.ragged import NONE, first_of_group, spans_of
 from promptpath.collector.assemble.schema import (
     IS_CONTAINER,
     NO_NS,
@@ -41,11 +42,11 @@ class Deliveries:
     delivered: Ints
 
 
-def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, table: pa.Table) -> Deliveries:
+def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, columns: Columns) -> Deliveries:
     """Deliveries at the root, else at the outermost hop that saw tokens, else as the engine computed them."""
-    gaps, counts = array_of(table["gaps_us"]), array_of(table["counts"])
-    offsets = gaps.offsets.to_numpy().astype(np.int64)
-    has = (offsets[1:] != offsets[:-1])[nodes.row] & ~lost
+    gaps = columns["gaps_us"]
+    offsets = gaps.offsets.to_numpy()
+    has = columns.filled("gaps_us")[nodes.row] & ~lost
     has[nodes.spans :] = False
     size = len(prompts)
     chosen = first_of_group(prompts.of, prompts.order, has & IS_CONTAINER[tree.stage], size)
@@ -54,13 +55,14 @@ def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, table: p
 
     seen = np.flatnonzero(chosen != NONE)
     row = nodes.row[chosen[seen]]
-    each = offsets[row + 1] - offsets[row]
-    at = spans_of(offsets[row], each)
+    begin = offsets[row].astype(np.int64)
+    each = offsets[row + 1] - begin
+    at = spans_of(begin, each)
     begins = np.cumsum(each) - each
     is_first = np.zeros(len(at), dtype=np.bool_)
     is_first[begins] = True
     prompt = np.repeat(seen, each)
-    tokens = _counts(counts, row, each)
+    tokens = _counts(columns["counts"], row, each)
     values = gaps.values.to_numpy(zero_copy_only=False)[at].astype(np.int64)
     first_tokens = np.full(size, -1, dtype=np.int64)
     first_tokens[seen] = tokens[begins]
@@ -78,15 +80,15 @@ def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, table: p
 
 def _counts(counts: pa.Array, rows: Ints, each: Ints) -> Ints:
     """Tokens of every delivery of the spans at `rows`, `each` deliveries a span; 1 where the span gives no count."""
-    offsets = counts.offsets.to_numpy().astype(np.int64)
-    if offsets[0] == offsets[-1]:
+    offsets = counts.offsets.to_numpy()
+    begin = offsets[rows].astype(np.int64)
+    length = offsets[rows + 1] - begin
+    if not length.any():
         return np.ones(int(each.sum()), dtype=np.int64)
-    begin, length = offsets[rows], offsets[rows + 1] - offsets[rows]
     within = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
     given = within < np.repeat(length, each)
     tokens = np.ones(len(within), dtype=np.int64)
-    values = counts.values.to_numpy(zero_copy_only=False).astype(np.int64)
-    tokens[given] = values[(np.repeat(begin, each) + within)[given]]
+    tokens[given] = counts.values.to_numpy(zero_copy_only=False)[(np.repeat(begin, each) + within)[given]]
     return tokens
 
 

@@ -55,11 +55,28 @@ class Tree:
     joined: Ints
 
 
-def build(nodes: Nodes, table: pa.Table) -> Tree:
-    """The tree of `nodes`, siblings nested, trees of one prompt joined and orphans placed. table: the spans."""
+@dataclass
+class Links:
+    """Parents as the spans name them, siblings nested and trees of one prompt joined; arrays of shape (n,).
+
+    nested: nodes put under a sibling. joined: by what a node was joined, as in `Tree`.
+    """
+
+    parent: Ints
+    nested: Bools
+    joined: Ints
+
+
+def link(nodes: Nodes, table: pa.Table) -> Links:
+    """Who belongs to whom across siblings and traces. table: the spans."""
     parent, nested = nest_siblings(nodes)
     parent, joined = join(nodes, table, parent)
-    parent, placed = place_orphans(nodes, parent)
+    return Links(parent, nested, joined)
+
+
+def build(nodes: Nodes, links: Links) -> Tree:
+    """The tree of `nodes`, orphans placed."""
+    parent, placed = place_orphans(nodes, links.parent)
     parent, height = _cut_cycles(nodes, parent)
     prompt = _prompts(nodes, parent)
     parent, adopted = _adopt(nodes, parent, prompt)
@@ -87,8 +104,8 @@ def build(nodes: Nodes, table: pa.Table) -> Tree:
         workflow=workflow,
         nearest_agent=nearest_agent,
         host=_hosts(nodes, parent, calls),
-        repaired=nested | placed | adopted | (joined > 0),
-        joined=np.where(placed | adopted, BY_TIME, joined),
+        repaired=links.nested | placed | adopted | (links.joined > 0),
+        joined=np.where(placed | adopted, BY_TIME, links.joined),
     )
 
 

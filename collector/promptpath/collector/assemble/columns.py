@@ -1,0 +1,53 @@
+"""The columns of a span table, each looked at once however many windows of nodes ask."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from promptpath.collector.assemble.ragged import array_of, codes_of, known
+from promptpath.collector.assemble.schema import Bools, Ints
+from promptpath.collector.assemble.texts import filled, sparse_codes_of
+
+
+class Columns:
+    """`table` by column, and what is true of whole columns, by row of the table."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+        self._known: dict[str, Bools] = {}
+        self._filled: dict[str, Bools] = {}
+        self._coded: dict[str, tuple[Ints, list[str]]] = {}
+        self._ranked: dict[str, tuple[Ints, list[str]]] = {}
+
+    def __getitem__(self, name: str) -> pa.Array:
+        return array_of(self.table[name])
+
+    def known(self, name: str) -> Bools:
+        """Where a column has a value."""
+        if name not in self._known:
+            self._known[name] = known(self[name])
+        return self._known[name]
+
+    def filled(self, name: str) -> Bools:
+        """Where a column of texts or lists is neither null nor empty."""
+        if name not in self._filled:
+            column = self[name]
+            if pa.types.is_list(column.type):
+                offsets = column.offsets.to_numpy()
+                self._filled[name] = np.not_equal(offsets[1:], offsets[:-1])
+            else:
+                self._filled[name] = filled(column)
+        return self._filled[name]
+
+    def coded(self, name: str) -> tuple[Ints, list[str]]:
+        """A text column as codes, in no order, into a list whose first entry is ''."""
+        if name not in self._coded:
+            self._coded[name] = sparse_codes_of(self[name])
+        return self._coded[name]
+
+    def ranked(self, name: str) -> tuple[Ints, list[str]]:
+        """All texts of a column of lists as codes that sort as the texts do, and the texts."""
+        if name not in self._ranked:
+            self._ranked[name] = codes_of(self[name].values)
+        return self._ranked[name]
