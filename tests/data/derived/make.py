@@ -68,8 +68,7 @@ def process(service: str, scope: str, *spans: dict[str, Any], **resource: Any) -
 
 
 SAMPLES: dict[str, list[dict[str, Any]]] = {
-    # vllm/v1/engine/output_processor.py, do_tracing: with n = 2 each choice has a span; both carry the request's id, and
-    # each says n = 1.
+    # vllm/v1/engine/output_processor.py, do_tracing: with n = 2 each choice has a span, with one id, and says n = 1.
     "vllm-n2": [
         process(
             "vllm",
