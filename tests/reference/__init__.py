@@ -1,0 +1,1 @@
+"""Slow and plain: what the fast code must agree with."""

@@ -1,0 +1,731 @@
+"""Spans to prompts in plain Python, one span at a time, as design §9 says it: what `assemble` must agree with.
+
+Rows in, rows out: dicts of SPAN_SCHEMA and of PROMPT_SCHEMA, instants as ns since the epoch. It reads each trace for
+itself: what joins several traces, what finds the parent of a span that lost it, nested siblings and offsets pooled over
+requests have tests of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from promptpath.collector.assemble.status import status_of_error, status_of_http
+from promptpath.semconv import STAGE_PART, Stage, Status
+
+Row = dict[str, Any]
+
+CALLS = {"client", "call"}
+RELAYS = {"edge", "gateway", "router"}
+CONTAINERS = CALLS | RELAYS | {"server"}
+CONNECTS = {"dns", "tcp", "tls"}
+ENGINE = {"server", "queue", "transfer", "prefill", "kv_transfer", "decode"}
+STAGES = {str(stage) for stage in Stage} | {"inbound"}
+PARTS = ("network", "gateway", "router", "tokenize", "queue", "prefill", "post", "stream", "unattributed")
+SEEN_BY = {"client": "client", "call": "client", "edge": "gateway", "gateway": "gateway", "router": "router"}
+
+
+@dataclass(eq=False)
+class Span:
+    """A span, or a part of one that a rule read out of its attributes."""
+
+    row: Row
+    start: int
+    end: int
+    stage: str
+    is_part: bool
+    parent: Span | None = None
+    children: list[Span] = field(default_factory=list)
+    number: int = 0
+    prompt: Prompt | None = None
+    shift: int = 0
+    offset: int = 0
+    error: int = 0
+    lost: bool = False
+    prepared: bool = False
+
+    def said(self, name: str) -> Any:
+        """What the span's own row says; a part says nothing."""
+        return None if self.is_part else self.row[name]
+
+    @cached_property
+    def first(self) -> int | None:
+        """Start to the first delivery of tokens that it saw."""
+        if self.is_part or self.row["stage"] not in CONTAINERS | {"inbound"}:
+            return None
+        if self.row["gaps_us"]:
+            return int(self.row["gaps_us"][0]) * 1000
+        said = self.row["first_token_ns"]
+        return said if said is not None and said >= 0 else None
+
+    @property
+    def inference(self) -> bool:
+        return bool(self.said("inference"))
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.said("failed"))
+
+    @property
+    def is_server_kind(self) -> bool:
+        return not self.is_part and self.row["kind"].upper() == "SERVER"
+
+    @property
+    def is_root(self) -> bool:
+        return self.prompt is not None and self.prompt.root is self
+
+    @property
+    def outer(self) -> Span | None:
+        """The parent, as long as it is in the same prompt."""
+        return None if self.prompt is None or self.is_root else self.parent
+
+    def above(self) -> Iterable[Span]:
+        """Ancestors, the nearest first."""
+        at = self.parent
+        while at is not None:
+            yield at
+            at = at.parent
+
+    def above_in_prompt(self) -> Iterable[Span]:
+        at = self.outer
+        while at is not None:
+            yield at
+            at = at.outer
+
+    def below(self) -> Iterable[Span]:
+        """Descendants."""
+        waiting = list(self.children)
+        while waiting:
+            one = waiting.pop()
+            yield one
+            waiting += one.children
+
+    @cached_property
+    def staged_above(self) -> list[Span]:
+        return [one for one in self.above_in_prompt() if one.stage]
+
+    @property
+    def depth(self) -> int:
+        return len(self.staged_above)
+
+    @cached_property
+    def new_hop(self) -> bool:
+        """Whether its parent called another process, or the process called itself."""
+        above = self.parent
+        if above is None:
+            return True
+        return self.row["process"] != above.row["process"] or (self.is_server_kind and above.stage in CALLS)
+
+    @cached_property
+    def entry(self) -> Span:
+        """The span with which the prompt came into this span's hop."""
+        return self if self.outer is None or self.new_hop else self.outer.entry
+
+    @cached_property
+    def caller(self) -> Span | None:
+        return next((one for one in self.above_in_prompt() if one.stage in CALLS or one.entry is one), None)
+
+    @cached_property
+    def server(self) -> Span | None:
+        """The innermost server span that holds it, itself included."""
+        return next((one for one in (self, *self.above_in_prompt()) if one.stage == "server"), None)
+
+    @cached_property
+    def host(self) -> str:
+        """Its host; a callee's over a loopback address is its caller's."""
+        above = self.parent
+        if above is None:
+            return str(self.row["host"])
+        loopback = self.new_hop and above.stage in CALLS and above.said("loopback")
+        return above.host if self.row["host"] == above.row["host"] or loopback else str(self.row["host"])
+
+    @cached_property
+    def sent(self) -> int:
+        """When it had its connection and sent its request."""
+        ends = [one.end for one in self.children if one.stage in CONNECTS and one.host == self.host]
+        return min(max([self.start, *ends]), self.end)
+
+    @cached_property
+    def first_below(self) -> int | None:
+        """Its first delivery, else when the hop below it delivered."""
+        if self.first is not None or self.stage not in CONTAINERS:
+            return self.first
+        found = []
+        for child in self.children:
+            if child.outer is None or child.first_below is None:
+                continue
+            moved = 0
+            if child.host != self.host:
+                spare = (self.end - self.sent) - (child.end - child.start)
+                moved = self.sent + max(spare, 0) // 2 - child.start
+            at = child.start + child.first_below + moved - self.start
+            found.append(max(0, min(at, self.end - self.start)))
+        return max(found, default=None)
+
+    @cached_property
+    def hears(self) -> bool:
+        """Under it, within its hop, another hop or an engine in its own process left a span."""
+        return any(child.outer is self and child.shows for child in self.children)
+
+    @property
+    def shows(self) -> bool:
+        return self.entry is self or self.stage in ENGINE or self.hears
+
+    @property
+    def at(self) -> int:
+        """Its start on the prompt's axis, ns since the epoch."""
+        return self.start + self.shift
+
+    @cached_property
+    def until(self) -> int:
+        """Until when it counts before the first token: its delivery or end, and no longer than what holds it."""
+        assert self.prompt is not None
+        end = self.prompt.end if self.is_root else self.end + self.shift - self.prompt.root.start
+        own = end
+        if self.first is not None:
+            own = min(self.at - self.prompt.root.start + self.first, end)
+        limits = [one.delivered for one in self.above_in_prompt() if one.delivered is not None]
+        return min([own, *limits])
+
+    @cached_property
+    def delivered(self) -> int | None:
+        if self.first is None or self.prompt is None:
+            return None
+        end = self.prompt.end if self.is_root else self.end + self.shift - self.prompt.root.start
+        return min(self.at - self.prompt.root.start + self.first, end)
+
+
+@dataclass(eq=False)
+class Prompt:
+    """A prompt: its root and everything under it."""
+
+    root: Span
+    spans: list[Span] = field(default_factory=list)
+    pauses: list[tuple[Span, int, int, int]] = field(default_factory=list)
+    ttft: int | None = None
+    source: str = ""
+    engine: int | None = None
+    end: int = 0
+    server: Span | None = None
+
+    def outermost(self, wanted: Callable[[Span], bool]) -> Span | None:
+        """The first span of the prompt that is wanted: attempts that answered first, then the outermost, the earliest."""
+        return next((one for one in self.spans if wanted(one)), None)
+
+    def value(self, name: str, *, of_answer: bool = False) -> Any:
+        found = self.outermost(lambda one: one.said(name) is not None and not (of_answer and one.prepared))
+        return None if found is None else found.row[name]
+
+    def text(self, name: str, *, of_answer: bool = False) -> str:
+        found = self.outermost(lambda one: bool(one.said(name)) and not (of_answer and one.prepared))
+        return "" if found is None else str(found.row[name])
+
+    def total(self, name: str) -> int | None:
+        values = [one.row[name] for one in self.spans if one.said(name) is not None]
+        return sum(values) if values else None
+
+
+def assemble_reference(
+    rows: Iterable[Row], *, assembled_at_ns: int = 1, stall_factor: float = 4.0, stall_min_ns: int = 50_000_000
+) -> list[Row]:
+    """Prompt rows of span rows."""
+    traces: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        traces[row["trace_id"]].append(row)
+    found = []
+    for _, of_trace in sorted(traces.items()):
+        prompts = prompts_of(of_trace)
+        prompts.sort(key=lambda one: (one.root.start, one.root.row["span_id"]))
+        found += [row_of(prompt, assembled_at_ns, stall_factor, stall_min_ns) for prompt in prompts]
+    return found
+
+
+# --- trees ------------------------------------------------------------------------------------------------------------
+
+
+def prompts_of(rows: list[Row]) -> list[Prompt]:
+    """The prompts of a trace, up to what belongs to them."""
+    spans = tree_of(rows)
+    tops = [one for one in spans if one.inference and not any(above.inference for above in one.above())]
+    prompts = [Prompt(top) for top in tops]
+    for prompt in prompts:
+        for one in (prompt.root, *prompt.root.below()):
+            one.prompt = prompt
+    decide_stages(spans)
+    for prompt in prompts:
+        place(prompt.root)
+        members = [prompt.root, *prompt.root.below()]
+        find_attempts(prompt, members)
+        prompt.spans = sorted(members, key=lambda one: (one.lost, one.depth, one.at, one.number))
+    return prompts
+
+
+def tree_of(rows: list[Row]) -> list[Span]:
+    """Spans with their parents and parts; every span once, the longer of two; circles cut at their earliest span."""
+    by_id: dict[str, Span] = {}
+    for row in sorted(rows, key=lambda row: (row["span_id"], row["start_ns"], max(row["duration_ns"], 0))):
+        stage = row["stage"] if row["stage"] in STAGES else ""
+        end = row["start_ns"] + max(row["duration_ns"], 0)
+        by_id[row["span_id"]] = Span(row, row["start_ns"], end, stage, False)
+    spans = list(by_id.values())
+    for one in spans:
+        above = by_id.get(one.row["parent_id"]) if one.row["parent_id"] else None
+        one.parent = None if above is one else above
+    for number, one in enumerate(spans):
+        one.number = number
+    for one in spans:
+        line = [one]
+        while line[-1].parent is not None and line[-1].parent not in line:
+            line.append(line[-1].parent)
+        if line[-1].parent is not None:
+            circle = line[line.index(line[-1].parent) :]
+            min(circle, key=lambda each: (each.start, each.number)).parent = None
+    for owner in list(spans):
+        row = owner.row
+        for stage, start, length in zip(
+            row["part_stages"], row["part_starts_ns"], row["part_durations_ns"], strict=True
+        ):
+            begin = max(owner.start, min(owner.start + start, owner.end))
+            end = max(begin, min(begin + max(length, 0), owner.end))
+            spans.append(Span(row, begin, end, stage if stage in STAGES else "", True, owner, number=len(spans)))
+    for one in spans:
+        if one.parent is not None:
+            one.parent.children.append(one)
+    return spans
+
+
+def decide_stages(spans: list[Span]) -> None:
+    """Stages of inference spans that no rule named, of `inbound` ones, and of roots."""
+    for one in spans:
+        if one.prompt is None:
+            one.stage = ""
+        elif one.inference and not one.stage:
+            one.stage = "inbound" if one.is_server_kind else "call"
+    before = {id(one): one.stage for one in spans}
+
+    def leaves(one: Span) -> bool:
+        stage = before[id(one)]
+        elsewhere = one.parent is not None and one.row["service"] != one.parent.row["service"]
+        return stage in CALLS | RELAYS or (stage in {"server", "inbound"} and elsewhere)
+
+    for one in spans:
+        if one.stage == "inbound":
+            one.stage = "gateway" if any(leaves(inner) for inner in one.below()) else "server"
+    for one in spans:
+        if one.is_root:
+            one.stage = {"call": "client", "decode": "server", "load": "server"}.get(one.stage, one.stage)
+
+
+# --- one axis ---------------------------------------------------------------------------------------------------------
+
+
+def place(caller: Span) -> None:
+    """Move what each call reached on another host, as a block, into the middle of what the caller waited."""
+    blocks: dict[str, list[Span]] = defaultdict(list)
+    for child in caller.children:
+        child.shift, child.offset, child.error = caller.shift, caller.offset, caller.error
+        if child.host != caller.host:
+            blocks[child.host].append(child)
+    for block in blocks.values():
+        came = min(one.start for one in block)
+        delivered = [one.start + one.first_below for one in block if one.first_below is not None]
+        if delivered and caller.first is not None:
+            left, back = max(delivered), caller.start + caller.first
+        else:
+            left, back = max(one.end for one in block), caller.end
+        spare = (back - caller.sent) - (left - came)
+        moved = caller.sent + max(spare, 0) // 2 - came
+        for one in block:
+            one.shift += moved
+            one.offset -= moved
+            one.error += (abs(spare) + 1) // 2
+    for child in caller.children:
+        place(child)
+
+
+# --- attempts ---------------------------------------------------------------------------------------------------------
+
+
+def find_attempts(prompt: Prompt, members: list[Span]) -> None:
+    """Mark what lies in attempts that failed and were made again; note the pauses between attempts."""
+    tried: dict[int, list[Span]] = defaultdict(list)
+    for one in members:
+        staged = one.staged_above[0] if one.staged_above else None
+        bare = one.entry is one and one.stage and staged is not None and staged.stage not in CALLS
+        if one.caller is not None and (one.stage in CALLS or bare):
+            tried[one.caller.number].append(one)
+    for attempts in tried.values():
+        attempts.sort(key=lambda one: (one.at, one.number))
+        for one, following in pairwise(attempts):
+            if one.failed and one.first is None:
+                for inner in (one, *one.below()):
+                    inner.lost = True
+                assert one.caller is not None
+                entry = one.caller.entry
+                waited = one.end + one.shift - prompt.root.start, following.at - prompt.root.start
+                if waited[1] > waited[0]:
+                    prompt.pauses.append((entry, one.depth, *waited))
+    workers = [one for one in prefill_workers(members) if decode_workers(members)]
+    for worker in workers:
+        for one in members:
+            if one.server is worker:
+                one.prepared = True
+        if worker.staged_above and worker.staged_above[0].stage in CALLS:
+            worker.staged_above[0].prepared = True
+
+
+def _workers(members: list[Span], own: str, other: str) -> list[Span]:
+    holding = {stage: {id(one.server) for one in members if one.stage == stage} for stage in (own, other)}
+    return [
+        one
+        for one in members
+        if one.stage == "server"
+        and not one.lost
+        and (not one.staged_above or one.staged_above[0].server is None)
+        and id(one) in holding[own]
+        and id(one) not in holding[other]
+    ]
+
+
+def prefill_workers(members: list[Span]) -> list[Span]:
+    return _workers(members, "prefill", "decode")
+
+
+def decode_workers(members: list[Span]) -> list[Span]:
+    return _workers(members, "decode", "prefill")
+
+
+def innermost_calls(prompt: Prompt) -> list[Span]:
+    calls = [one for one in prompt.spans if one.stage in CALLS]
+    outer = {id(one.caller) for one in calls}
+    return [one for one in calls if id(one) not in outer]
+
+
+def attempts_made(prompt: Prompt) -> int:
+    """Calls that lead to no relay, servers that were reached without a call; a prefill/decode pair is one."""
+    to_relay = {id(one.staged_above[0]) for one in prompt.spans
+                if one.staged_above and one.stage in RELAYS and one.entry is one}  # fmt: skip
+    made = sum(id(one) not in to_relay for one in innermost_calls(prompt))
+    for one in prompt.spans:
+        if one.stage == "server":
+            staged = one.staged_above[0] if one.staged_above else None
+            made += staged is None or (staged.stage not in CALLS and staged.server is None)
+    return made - min(len(prefill_workers(prompt.spans)), len(decode_workers(prompt.spans)))
+
+
+# --- first tokens, who owned each instant -----------------------------------------------------------------------------
+
+
+def find_first_token(prompt: Prompt, streams: bool | None) -> None:
+    root = prompt.root
+    alive = [one for one in prompt.spans if not one.lost]
+    saw = next((one for one in alive if one.stage in CONTAINERS and one.first is not None), None)
+    prompt.server = next((one for one in alive if one.stage == "server"), None)
+    began = [one.at for one in alive if one.stage == "decode"]
+    cut = [one for one in alive if one.stage == "prefill" and not one.failed and not one.said("abort")]
+    filled = [one.end + one.shift for one in cut]
+    computed = min([*([max(filled)] if filled else []), *([min(began)] if began else [])], default=None)
+    if streams is not False:
+        if saw is not None and saw.first is not None:
+            prompt.ttft, prompt.source = max(saw.at + saw.first - root.start, 0), source_of(saw)
+        elif computed is not None:
+            prompt.ttft, prompt.source = max(computed - root.start, 0), "engine"
+    if prompt.server is not None:
+        prompt.engine = prompt.server.said("first_token_ns")
+        if prompt.engine is None and computed is not None and computed >= prompt.server.at:
+            prompt.engine = computed - prompt.server.at
+        if prompt.engine is None:
+            prompt.engine = prompt.server.first
+    prompt.end = max(root.end - root.start, prompt.ttft or 0)
+
+
+def source_of(span: Span) -> str:
+    return "engine" if span.server is not None else SEEN_BY.get(span.entry.stage, "")
+
+
+@dataclass
+class Claim:
+    """A span's claim to time, and what ranks it among its rivals."""
+
+    span: Span
+    start: int
+    end: int
+    rank: tuple[int, int, int, int]
+    lost: bool
+
+
+@dataclass
+class Piece:
+    span: Span
+    stage: str
+    start: int
+    end: int
+    lost: bool
+
+
+def paint(prompt: Prompt) -> list[Piece]:
+    """Whose each instant was: the deepest active span's with a stage; of several the one's that ends last."""
+    token = prompt.ttft or 0
+    claims = []
+
+    def claim(span: Span, start: int, end: int, depth: int, window: tuple[int, int], lost: bool) -> None:
+        low, high = max(start, window[0]), min(end, window[1])
+        if low < high:
+            claims.append(Claim(span, low, high, (depth, end, start, span.number), lost))
+
+    for one in prompt.spans:
+        start = one.at - prompt.root.start
+        end = prompt.end if one.is_root else one.end + one.shift - prompt.root.start
+        if one.stage and one.stage not in {"decode", "load"}:
+            claim(one, start, one.until, one.depth, (0, token), one.lost)
+        if one.stage and one.stage != "load":
+            claim(one, start, end, one.depth, (token, prompt.end), one.lost)
+    for entry, depth, start, end in prompt.pauses:
+        claim(entry, start, end, depth, (0, token), True)
+        claim(entry, start, end, depth, (token, prompt.end), True)
+    cuts = sorted({edge for one in claims for edge in (one.start, one.end)})
+    pieces: list[Piece] = []
+    last = None
+    for low, high in pairwise(cuts):
+        active = [one for one in claims if one.start <= low and high <= one.end]
+        if not active:
+            continue
+        owner = max(active, key=lambda one: (one.rank, one.lost))
+        if owner is last and pieces[-1].end == low:
+            pieces[-1].end = high
+        else:
+            pieces.append(Piece(owner.span, "router" if owner.lost else own_stage(owner.span), low, high, owner.lost))
+        last = owner
+    return pieces
+
+
+def own_stage(span: Span) -> str:
+    if span.stage in CALLS:
+        return "transit" if span.hears else "unattributed"
+    return "unattributed" if span.stage == "server" else span.stage
+
+
+def segments_of(prompt: Prompt, pieces: list[Piece]) -> Row:
+    """Pieces that were somebody's, and the rest of each span's extent; cut at the first token."""
+    found = [(one.start, one.span.depth, -one.end, one.span.number, one.span, one.stage, True) for one in pieces]
+    for one in prompt.spans:
+        if not one.stage or one.stage == "load":
+            continue
+        at = one.at - prompt.root.start
+        end = prompt.end if one.is_root else one.end + one.shift - prompt.root.start
+        edges = [at, *(edge for piece in pieces if piece.span is one for edge in (piece.start, piece.end)), end]
+        for low, high in zip(edges[::2], edges[1::2], strict=True):
+            cuts = [low, high]
+            if prompt.ttft is not None and low < prompt.ttft < high:
+                cuts.insert(1, prompt.ttft)
+            found += [(a, one.depth, -b, one.number, one, one.stage, False) for a, b in pairwise(cuts) if a < b]
+    found.sort(key=lambda each: each[:4])
+    return {
+        "segments.stage": [stage for *_, stage, _ in found],
+        "segments.hop": [each[4].entry.row["service"] for each in found],
+        "segments.span_id": [each[4].row["span_id"] for each in found],
+        "segments.start_ns": [each[0] for each in found],
+        "segments.duration_ns": [-each[2] - each[0] for each in found],
+        "segments.critical": [each[-1] for each in found],
+    }
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def quantile(samples: list[float], wanted: float) -> float:
+    rank = wanted * (len(samples) - 1)
+    low = int(rank)
+    lower, upper = samples[low], samples[min(low + 1, len(samples) - 1)]
+    return lower + (upper - lower) * (rank - low)
+
+
+def tokens_of(prompt: Prompt, output: int | None, stall_factor: float, stall_min_ns: int, seen: Seen) -> Row:
+    gaps = [gap * 1000 for gap in seen.gaps]
+    samples = sorted(gap / count for gap, count in zip(gaps, seen.counts, strict=True) for _ in range(count))
+    row: Row = {"itl_p50_ns": None, "itl_p99_ns": None, "itl_max_ns": None, "tpot_ns": None, "stalls": None}
+    if samples:
+        row |= {
+            "itl_p50_ns": round(quantile(samples, 0.5)),
+            "itl_p99_ns": round(quantile(samples, 0.99)),
+            "itl_max_ns": round(samples[-1]),
+        }
+    median = quantile(sorted(map(float, gaps)), 0.5) if gaps else 0.0
+    if seen.first is not None:
+        row["stalls"] = sum(gap > max(median * stall_factor, stall_min_ns) for gap in gaps)
+    decode = prompt.outermost(lambda one: one.stage == "decode" and not one.lost)
+    last = sum(gaps) if seen.first is not None else None if decode is None else decode.end - decode.start
+    choices = prompt.value("choices")
+    count = None if choices is not None and choices > 1 else output
+    if count is None:
+        count = seen.first + sum(seen.counts) if seen.first is not None and prompt.ttft is not None else 0
+    if count >= 2 and prompt.ttft is not None and last is not None:
+        row["tpot_ns"] = round(last / (count - 1))
+    return row
+
+
+@dataclass
+class Seen:
+    """Deliveries: who saw them, tokens of the first, the gaps (us) and the tokens at the end of each."""
+
+    source: str = ""
+    first: int | None = None
+    gaps: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+
+def deliveries_of(prompt: Prompt) -> Seen:
+    """At the root, else at the outermost hop that saw tokens, else as the engine computed them."""
+
+    def saw(one: Span) -> bool:
+        return bool(one.said("gaps_us")) and not one.lost
+
+    chosen = prompt.outermost(lambda one: saw(one) and one.stage in CONTAINERS)
+    chosen = chosen or prompt.outermost(lambda one: saw(one) and one.stage == "decode")
+    if chosen is None:
+        return Seen()
+    gaps, counts = list(chosen.row["gaps_us"]), list(chosen.row["counts"])
+    counts = counts[: len(gaps)] + [1] * (len(gaps) - len(counts))
+    return Seen(source_of(chosen), counts[0], gaps[1:], counts[1:])
+
+
+# --- how it ended -----------------------------------------------------------------------------------------------------
+
+
+def ending(prompt: Prompt) -> tuple[Status, str]:
+    """Status and error type."""
+    root = prompt.root
+
+    def anywhere(name: str, *, of_answer: bool = True) -> Any:
+        found = prompt.outermost(
+            lambda one: one.said(name) not in (None, "") and not (of_answer and one.prepared)
+        )
+        return None if found is None or found.lost else found.row[name]
+
+    finish = anywhere("finish_reason") or ""
+    complete = finish not in ("", "abort")
+    complete_at_root = root.row["finish_reason"] not in ("", "abort")
+    inner = not complete and not root.failed
+    error = root.row["error_type"] or ((anywhere("error_type") or "") if inner else "")
+    http = root.row["http_status"] or 0
+    if (inner or root.failed) and http == 0:
+        http = anywhere("http_status", of_answer=False) or 0
+    failed = root.failed or (inner and any(one.failed and not one.lost for one in prompt.spans))
+    status = Status.ERROR if failed else Status.OK
+    for said in (status_of_error(error), status_of_http(http), status_of_error(root.row["error_type"])):
+        if said is not None and (said != Status.ERROR or status == Status.OK):
+            status = said
+    if re.search(r"content_?filter|guardrail|safety|blocked", finish, re.IGNORECASE):
+        status = Status.BLOCKED
+    abort = root.row["abort"] or ("" if complete_at_root else anywhere("abort") or "")
+    hang_ups = {"client": Status.CLIENT_ABORT, "server": Status.SERVER_ABORT, "timeout": Status.TIMEOUT}
+    if abort == "disconnect" and not complete:
+        status = Status.CLIENT_ABORT
+    elif abort in hang_ups:
+        status = hang_ups[abort]
+    if status == Status.OK:
+        return status, ""
+    return status, error or (str(http) if http >= 400 else "")
+
+
+# --- the row ----------------------------------------------------------------------------------------------------------
+
+
+def row_of(prompt: Prompt, assembled_at_ns: int, stall_factor: float, stall_min_ns: int) -> Row:
+    root = prompt.root
+    said = prompt.value("streaming")
+    streams = False if prompt.text("operation") == "embeddings" else said
+    find_first_token(prompt, streams)
+    pieces = paint(prompt)
+    parts: dict[str, int | None] = dict.fromkeys(PARTS, None if prompt.ttft is None else 0)
+    retry = 0
+    for one in pieces:
+        if prompt.ttft is not None and one.start < prompt.ttft:
+            part = str(STAGE_PART[Stage(one.stage)])
+            parts[part] = (parts[part] or 0) + one.end - one.start
+        if one.lost and (prompt.ttft is None or one.start < prompt.ttft):
+            retry += one.end - one.start
+    seen = deliveries_of(prompt)
+    status, error_type = ending(prompt)
+    output = prompt.value("output_tokens", of_answer=True)
+    if status in (Status.CLIENT_ABORT, Status.SERVER_ABORT, Status.TIMEOUT):
+        engine_only = root.stage == "server"
+        if seen.first is not None and (seen.source != "engine" or engine_only):
+            output = seen.first + sum(seen.counts)
+        elif not engine_only:
+            output = None
+    if streams is None and prompt.source not in ("", "engine"):
+        streams = True
+    calls = innermost_calls(prompt)
+    answered = sum(one.hears for one in calls)
+    entries = sorted({one.entry for one in prompt.spans}, key=lambda one: (one.at, one.depth, one.number))
+    passed = list(dict.fromkeys((one.row["service"], one.host) for one in entries))
+    byte = prompt.outermost(lambda one: one.said("first_byte_ns") is not None)
+    agents = [one for one in root.above() if one.said("agent")]
+    apart = prompt.server is not None and prompt.server.host != root.host
+    asked = prompt.server.said("request_model") if prompt.server is not None else ""
+    return {
+        "prompt_id": root.row["span_id"],
+        "trace_id": root.row["trace_id"],
+        "root_span_id": root.row["span_id"],
+        "start_time": root.start,
+        "end_time": root.start + prompt.end,
+        "tenant": prompt.text("tenant"),
+        "service": root.row["service"],
+        "model": prompt.text("model") or asked or prompt.text("request_model"),
+        "operation": prompt.text("operation"),
+        "streaming": streams,
+        "status": str(status),
+        "error_type": error_type,
+        "finish_reason": prompt.text("finish_reason", of_answer=True),
+        "input_tokens": prompt.value("input_tokens"),
+        "cached_tokens": prompt.value("cached_tokens"),
+        "output_tokens": output,
+        "reasoning_tokens": prompt.value("reasoning_tokens"),
+        "ttft_ns": prompt.ttft,
+        "ttft_source": prompt.source,
+        "ttft_engine_ns": prompt.engine,
+        "e2e_ns": prompt.end,
+        **tokens_of(prompt, output, stall_factor, stall_min_ns, seen),
+        **{f"ttft_{part}_ns": value for part, value in parts.items()},
+        **segments_of(prompt, pieces),
+        "gaps_us": seen.gaps,
+        "gap_tokens": seen.counts,
+        "first_tokens": seen.first,
+        "first_byte_ns": None if byte is None or byte.lost else byte.at - root.start + byte.row["first_byte_ns"],
+        "retry_ns": retry,
+        "gaps_source": seen.source,
+        "request_model": prompt.text("request_model"),
+        "hops": [service for service, _ in passed],
+        "hosts": [host for _, host in passed],
+        "gpu_uuids": sorted({uuid for one in prompt.spans for uuid in one.row["gpu_uuids"]}),
+        "attempts": attempts_made(prompt),
+        "preemptions": prompt.total("preemptions"),
+        "tcp_rtt_us": prompt.value("tcp_rtt_us"),
+        "tcp_retransmits": prompt.total("tcp_retransmits"),
+        "clock_offset_ns": prompt.server.offset if apart and prompt.server else None,
+        "clock_error_ns": prompt.server.error if apart and prompt.server else None,
+        "joined_by": "",
+        "completeness": float(np.float32(answered / len(calls))) if calls else None,
+        "workflow_id": agents[-1].row["span_id"] if agents else "",
+        "conversation_id": prompt.text("conversation_id") or _nearest(agents, "conversation_id"),
+        "agent_name": _nearest(agents, "agent_name") or prompt.text("agent_name"),
+        "cost_usd": prompt.value("cost_usd"),
+        "energy_j": None,
+        "assembled_at": assembled_at_ns,
+        "joined_traces": [],
+        **{f"stall_causes.{name}": [] for name in ("at_us", "gap_us", "cause", "detail")},
+    }
+
+
+def _nearest(agents: list[Span], name: str) -> str:
+    """What the innermost agent span says, else the outermost."""
+    ends = [agents[0], agents[-1]] if agents else []
+    return next((str(one.row[name]) for one in ends if one.row[name]), "")
