@@ -12,6 +12,9 @@ from promptpath.cli.options import command, format_option, option, storage_optio
 from promptpath.cli.times import Time
 from promptpath.semconv import Status
 
+#: Longer names of models are cut in the table.
+_MODEL_WIDTH = 60
+
 
 @command("prompts")
 @storage_option
@@ -72,7 +75,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
             (
                 row["prompt_id"],
                 row["start_time"],
-                row["model"],
+                _short(row["model"]),
                 row["status"],
                 duration(row["ttft_ns"]),
                 duration(row["e2e_ns"]),
@@ -84,3 +87,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
             for row in rows
         ],
     )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _MODEL_WIDTH else name[: _MODEL_WIDTH - 1] + "~"

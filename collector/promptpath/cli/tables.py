@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -17,6 +18,8 @@ from rich.text import Text
 
 #: The width where nothing tells: not a terminal, and no COLUMNS.
 _WIDTH_UNKNOWN = 120
+#: Characters that a terminal obeys instead of showing, line ends and tabs aside; and those that turn text around.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def plain() -> bool:
@@ -59,8 +62,13 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return str(value)
+        return harmless(value.decode("utf-8", "replace"))
+    return harmless(str(value))
+
+
+def harmless(text: str) -> str:
+    """Text of others (a model's name comes from whoever sent the request) without commands to the terminal."""
+    return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def print_json_lines(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.text import Text
 
+from promptpath.cli.tables import harmless
 from promptpath.semconv import STAGE_DOMAIN, Domain, Part, Stage
 
 _DOMAIN_STYLE = {
@@ -101,13 +102,24 @@ def render(
         to_first_token: end the axis at the first token instead of the last byte.
     """
     width = max(60, width)
+    row = {name: _harmless(value) for name, value in row.items()}
+    names = {span_id: _harmless(name) for span_id, name in (names or {}).items()}
     lines = [*_header(row, width, glyphs), Text()]
     lines += _breakdown(row, width, glyphs)
-    lines += _waterfall(row, width, glyphs, names or {}, to_first_token)
+    lines += _waterfall(row, width, glyphs, names, to_first_token)
     lines += _tokens(row, width, glyphs)
     for line in lines:
         line.truncate(width)
     return lines
+
+
+def _harmless(value: Any) -> Any:
+    """Texts of a row, and lists of them, on one line and without commands to the terminal."""
+    if isinstance(value, str):
+        return " ".join(harmless(value).split())
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        return [_harmless(text) for text in value]
+    return value
 
 
 def duration(ns: int | None, glyphs: Glyphs = UNICODE) -> str:

@@ -19,16 +19,18 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from promptpath.collector.assemble import AssembleConfig, assemble
+from promptpath.collector.assemble import AssembleConfig, ClockPool, assemble
 from promptpath.collector.assemble.groups import complete
 from promptpath.collector.assemble.store import (
     Shard,
     arrivals_after,
     database_now_ns,
+    read_clocks,
     read_position,
     read_spans,
     rooted,
     traces_between,
+    write_clocks,
     write_position,
 )
 from promptpath.storage.rows import insert_prompts
@@ -91,6 +93,7 @@ class AssemblerService:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._pending: dict[str, _Pending] = {}
+        self._clocks: ClockPool | None = None
         self._seen = np.empty(0, dtype=np.uint64)
         self._seen_at = np.empty(0, dtype=np.int64)
         #: Arrivals are read up to here; -1 until the stored position is known.
@@ -236,8 +239,10 @@ class AssemblerService:
     def _assemble(self, client: Client, batch: Sequence[str]) -> int:
         """Assemble one batch; a trace that cannot be assembled is set aside and does not hold up the others."""
         try:
+            if self._clocks is None:
+                self._clocks = read_clocks(client)
             spans, traces = _read(client, batch, self._select)
-            prompts = assemble(spans, _stamped(self._config))
+            prompts = assemble(spans, _stamped(self._config), self._clocks)
         except Exception:
             # Is it storage that fails, or these traces? The first is an error of the whole run.
             database_now_ns(client)
@@ -249,6 +254,7 @@ class AssemblerService:
             self._finish(batch)
             return 0
         written = insert_prompts(client, prompts, trace_ids=traces)
+        write_clocks(client, self._clocks)
         self._finish(batch)
         self._stats["traces"] += len(batch)
         self._stats["spans"] += spans.num_rows
@@ -270,12 +276,22 @@ class AssemblerService:
 
 
 def assemble_traces(
-    client: Client, trace_ids: Sequence[str], config: AssembleConfig | None = None, select: str | None = None
+    client: Client,
+    trace_ids: Sequence[str],
+    config: AssembleConfig | None = None,
+    select: str | None = None,
+    clocks: ClockPool | None = None,
 ) -> tuple[int, int]:
-    """Assemble some traces as they are stored and write their prompts. Returns (spans read, prompts written)."""
+    """Assemble some traces as they are stored and write their prompts. Returns (spans read, prompts written).
+
+    clocks: what is known of the offsets between hosts; by default, what is stored of them.
+    """
+    pool = clocks if clocks is not None else read_clocks(client)
     spans, traces = _read(client, trace_ids, select)
-    prompts = assemble(spans, _stamped(config or AssembleConfig()))
-    return spans.num_rows, insert_prompts(client, prompts, trace_ids=traces)
+    prompts = assemble(spans, _stamped(config or AssembleConfig()), pool)
+    written = insert_prompts(client, prompts, trace_ids=traces)
+    write_clocks(client, pool)
+    return spans.num_rows, written
 
 
 def _read(client: Client, trace_ids: Sequence[str], select: str | None) -> tuple[pa.Table, list[str]]:
@@ -309,8 +325,9 @@ def assemble_since(
     until = until_ns if until_ns is not None else time.time_ns()
     traces = traces_between(client, since_ns, until, shard or Shard())
     written = done = 0
+    clocks = read_clocks(client)
     for batch in _batches(traces):
-        written += assemble_traces(client, batch, config, select)[1]
+        written += assemble_traces(client, batch, config, select, clocks)[1]
         done += len(batch)
         if progress is not None:
             progress(done, len(traces))

@@ -11,6 +11,7 @@ import gzip
 import importlib
 import json
 import logging
+import re
 import uuid
 import zlib
 from collections.abc import Callable
@@ -83,6 +84,7 @@ _CONTENT_TYPES: Final = {
 _OTHER_TYPE: Final = "application/octet-stream"
 _TEXT: Final = "text/plain; charset=UTF-8"
 _MAX_BODY_BYTES: Final = 8 << 20
+_QUERY_ID: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,198}[\x21-\x7e])?")
 #: Queries at once, and those that may wait for a place.
 _WORKERS: Final = 4
 _MAX_WAITING: Final = 64
@@ -121,7 +123,9 @@ class _Endpoint:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     async def query(self, request: Request) -> Response:
-        query_id = request.query_params.get("query_id") or str(uuid.uuid4())
+        query_id = request.query_params.get("query_id", "")
+        if not _QUERY_ID.fullmatch(query_id):  # it goes into a header
+            query_id = str(uuid.uuid4())
         headers = {
             "X-ClickHouse-Query-Id": query_id,
             "X-ClickHouse-Timezone": self._engine.timezone,

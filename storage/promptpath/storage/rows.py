@@ -84,7 +84,7 @@ PROMPTS_SCHEMA: Final = pa.schema(
 SLO_TTFT_NS: Final = 1_000_000_000
 SLO_TPOT_NS: Final = 50_000_000
 
-#: Prompts of more days at once than an insert may have partitions (an import, clocks gone wild) are stored all the same.
+#: Prompts of more days than an insert may have partitions (an import, clocks gone wild) are stored all the same.
 _ANY_TIMES: Final = {"throw_on_max_partitions_per_insert_block": 0}
 
 

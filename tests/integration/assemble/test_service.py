@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from promptpath.collector import assembler
-from promptpath.collector.assemble import AssembleConfig, assemble
+from promptpath.collector.assemble import AssembleConfig, ClockPool, assemble
 from promptpath.collector.assemble.store import Shard, database_now_ns, read_position
 from promptpath.collector.assembler import AssemblerService, assemble_since
 
@@ -183,10 +183,10 @@ def test_one_bad_trace_does_not_hold_up_the_others(
 ) -> None:
     bad = f"{3:032x}"
 
-    def failing(spans: pa.Table, config: AssembleConfig) -> pa.Table:
+    def failing(spans: pa.Table, config: AssembleConfig, clocks: ClockPool) -> pa.Table:
         if bad in spans["trace_id"].to_pylist():
             raise RuntimeError("a case nobody thought of")
-        return assemble(spans, config)
+        return assemble(spans, config, clocks)
 
     monkeypatch.setattr(assembler, "assemble", failing)
     send(*(client(number) for number in range(1, 8)))

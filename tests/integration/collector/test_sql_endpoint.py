@@ -312,6 +312,14 @@ def test_formats_and_headers(filled: RunningCollector) -> None:
         assert fetch(url(filled, "SELECT 1", default_format=name)).status == 404
 
 
+@pytest.mark.parametrize("query_id", ["a\r\nX-Evil: 1", "\u4f60", " ", "x" * 10_000])
+def test_a_query_id_that_is_no_header_is_replaced(filled: RunningCollector, query_id: str) -> None:
+    response = fetch(url(filled, "SELECT 1", query_id=query_id))
+    assert (response.status, response.body) == (200, b"1\n")
+    assert len(response.headers["x-clickhouse-query-id"]) == 36
+    assert "x-evil" not in response.headers
+
+
 def test_the_database_can_be_chosen(filled: RunningCollector) -> None:
     assert fetch(url(filled, "SELECT currentDatabase()", database="system")).body == b"system\n"
     header = {"X-ClickHouse-Database": "system"}

@@ -9,6 +9,7 @@ Row = dict[str, Any]
 Make = Callable[..., Row]
 Prompt = Callable[..., Row]
 Parts = Callable[[Row], Row]
+Run = Callable[..., list[Row]]
 MS = 1_000_000
 
 
@@ -72,3 +73,40 @@ def test_what_a_prefill_worker_says_of_its_answer_is_not_the_prompts(make: Make,
         make("h", "f", 80, 180, "decode", service="decode"),
     )
     assert (row["output_tokens"], row["finish_reason"], row["attempts"], row["status"]) == (7, "", 1, "error")
+
+
+def test_a_hop_whose_call_was_lost_is_of_the_only_prompt_there_is(make: Make, prompt: Prompt) -> None:
+    """The gateway's call to the router never came, and no id tells whose answer the router gave."""
+    row = prompt(
+        make("a", "", 0, 100, "gateway", service="gate", failed=True, http_status=503),
+        make("b", "gone", 20, 80, "router", service="router", failed=True, http_status=503),
+        make("c", "b", 30, 70, "call", service="router", failed=True, http_status=503),
+    )
+    assert (row["prompt_id"], row["hops"]) == ("a", ["gate", "router"])
+
+
+def test_a_call_of_the_process_that_asks_is_a_prompt_whose_root_was_lost(make: Make, prompts: Run) -> None:
+    rows = prompts(
+        make("a", "", 0, 1000, agent=True, service="app"),
+        make("b", "a", 0, 400, "client", service="app"),
+        make("c", "gone", 500, 900, "call", service="app"),
+        make("d", "c", 510, 890, "server", service="engine"),
+        make("e", "lost", 10, 380, "server", service="engine"),
+    )
+    assert [(row["prompt_id"], row["hops"]) for row in rows] == [("b", ["app", "engine"]), ("c", ["app", "engine"])]
+
+
+def test_a_call_without_a_connection_holds_no_orphan(make: Make, prompts: Run) -> None:
+    """The only call without an answer could not connect: what came from elsewhere is not in it."""
+    rows = prompts(
+        make("a", "", 0, 1000, agent=True, service="app"),
+        make("b", "a", 0, 400, "client", service="app"),
+        make("c", "b", 100, 110, "call", service="app", failed=True, error_type="ConnectError"),
+        make("d", "c", 101, 110, "tcp", service="app", failed=True),
+        make("e", "b", 150, 400, "call", service="app"),
+        make("f", "e", 160, 390, "server", service="engine"),
+        make("g", "a", 500, 900, "client", service="app"),
+        make("h", "g", 510, 890, "server", service="engine"),
+        make("i", "gone", 520, 525, "gateway", service="gate"),
+    )
+    assert [row["hops"] for row in rows] == [["app", "engine"], ["app", "engine"]]

@@ -30,7 +30,7 @@ def test_every_option_has_its_variable(context: click.Context, name: str) -> Non
 def test_keys(context: click.Context) -> None:
     assert sorted(known_keys(root, context)) == [
         "dashboard_port", "format", "gateway_port", "grace_s", "grpc_port", "host", "http_port", "journal", "limit",
-        "max_body_bytes", "model", "order", "prompts", "quiet_minutes", "role", "seed", "service", "since", "sql_port",
+        "max_body_bytes", "model", "order", "prompts", "quiet_minutes", "role", "rules", "seed", "service", "since", "sql_port",
         "status", "storage", "tenant", "until",
     ]  # fmt: skip
 

@@ -225,3 +225,14 @@ def test_whatever_the_segments_are(pieces: list[tuple[str, str, int, int, bool]]
     )
     for line in render(row, width=90, glyphs=ASCII):
         assert line.cell_len <= 90
+
+
+def test_names_give_the_terminal_no_commands() -> None:
+    row = a_row(
+        model="\x1b]0;owned\x07m\x9b31m", tenant="a\u202eb\r\nc", hops=["demo-client", "demo-gateway", "demo-\x1b"]
+    )
+    text = "\n".join(line.plain for line in render(row, width=200, names={"t": "to\x1b[2Jkenize"}))
+    assert r"\x1b]0;owned\x07m\x9b31m" in text
+    assert r"tenant a\u202eb\r c" in text
+    assert r"tokenize to\x1b[2Jkenize" in text
+    assert not set(text) & {"\x1b", "\x9b", "\x07", "\r", "\u202e"}

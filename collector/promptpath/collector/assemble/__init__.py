@@ -8,7 +8,18 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from promptpath.collector.assemble import attempts, breakdown, clock, delivery, nodes, prompts, tokens, tree, windows
+from promptpath.collector.assemble import (
+    attempts,
+    breakdown,
+    clock,
+    delivery,
+    drawing,
+    nodes,
+    prompts,
+    tokens,
+    tree,
+    windows,
+)
 from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.offsets import ClockPool
 from promptpath.collector.assemble.schema import (
@@ -66,5 +77,6 @@ def _prompts(
     cut_short = loaded.failed | (batch.texts("abort")[0] > 0)
     first = delivery.find(loaded, grown, axis, tried, numbered, streams[0], cut_short)
     painted = breakdown.paint(loaded, grown, axis, tried, numbered, first)
+    painted = drawing.redraw(painted, grown, axis, numbered, first)
     found = tokens.deliveries(loaded, grown, numbered, np.asarray(tried.lost), columns)
     return prompts.build(batch, first, painted, found, streams, config)

@@ -2,9 +2,9 @@
 
 Every request and its answer bound the difference from both sides: it was sent before it came, and answered before the
 answer came back (t1 - t0 >= offset >= t2 - t3). As NTP does, only the pairs with the least delay of each second are
-kept. All bounds together, each widened by how far two clocks may drift apart until the instant asked for, give the
-offset and how wrong it can be. Where bounds contradict each other a clock was set: from there on the earlier ones say
-nothing. A single pair that contradicts those before and after it is left out.
+kept. All bounds of a sliding window together, each widened by how far two clocks may drift apart until the instant
+asked for, give the offset and how wrong it can be. Where bounds contradict each other a clock was set: from there on
+the earlier ones say nothing. A single pair that contradicts those before and after it is left out.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from promptpath.collector.assemble.schema import Bools, Ints
 _S: Final = 1_000_000_000
 #: Pairs kept of each second, those with the least delay.
 _KEPT: Final = 4
+#: Pairs further than this from the instant asked for say nothing of it, unless there is no nearer one.
+WINDOW_NS: Final = 20 * _S
 #: Pairs older than this before the newest ones are forgotten.
 HORIZON_NS: Final = 300 * _S
 _MAX_PAIRS: Final = 20_000
@@ -144,13 +146,16 @@ class ClockPool:
         return span * self._ppm // 1_000_000
 
     def _greatest(self, times: Ints, values: Ints, at: Ints) -> Ints:
-        """max over i of values[i] - drift(|at - times[i]|); times sorted."""
+        """max of values[i] - drift(|at - times[i]|) over those within the window, or the nearest; times sorted."""
         base = int(times[0])
         since, now = self._drift(times - base), self._drift(at - base)
-        index = np.searchsorted(times, at, side="right")
-        before = np.concatenate(([-_FAR], np.maximum.accumulate(values + since)))[index]
-        after = np.concatenate((np.maximum.accumulate((values - since)[::-1])[::-1], [-_FAR]))[index]
-        return np.maximum(np.maximum(before - now, after + now), -_FAR)
+        middle = np.searchsorted(times, at, side="right")
+        first = np.minimum(np.searchsorted(times, at - WINDOW_NS), np.maximum(middle - 1, 0))
+        last = np.maximum(np.searchsorted(times, at + WINDOW_NS), np.minimum(middle + 1, len(times)))
+        before = _greatest_of(values + since, first, middle) - now
+        after = _greatest_of(values - since, middle, last) + now
+        greatest: Ints = np.maximum(np.maximum(before, after), -_FAR)
+        return greatest
 
     def _runs(self, pair: _Pair) -> list[tuple[Ints, Ints, Ints]]:
         """Stretches of bounds that agree with each other; a new one begins where a clock was set."""
@@ -177,6 +182,19 @@ class ClockPool:
             runs.append((at[:first], low[:first], high[:first]))
             at, low, high = at[first:], low[first:], high[first:]
         return runs
+
+
+def _greatest_of(values: Ints, first: Ints, last: Ints) -> Ints:
+    """max of values[first:last] of each pair of positions, far below where the range is empty."""
+    result = np.full(len(first), -2 * _FAR, dtype=np.int64)
+    level_of = np.frexp(np.maximum(last - first, 0).astype(np.float64))[1] - 1
+    table = values
+    for level in range(int(level_of.max(initial=-1)) + 1):
+        if level:
+            table = np.maximum(table[: -(1 << (level - 1))], table[1 << (level - 1) :])
+        chosen = level_of == level
+        result[chosen] = np.maximum(table[first[chosen]], table[last[chosen] - (1 << level)])
+    return result
 
 
 def _by_pair(bounds: Bounds) -> dict[tuple[str, str], Ints]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE, firsts, spans_of
-from promptpath.collector.assemble.schema import IS_CALLER, Bools, Ints
+from promptpath.collector.assemble.schema import IS_CALLER, IS_CONNECT, Bools, Ints
 from promptpath.collector.assemble.sorting import order_by
 
 #: Child-call pairs compared at once; bounds memory on traces with thousands of orphans.
@@ -64,6 +64,8 @@ def place_orphans(nodes: Nodes, parent: Ints) -> tuple[Ints, Bools]:
     above = parent[has_parent]
     answered = np.zeros(len(nodes), dtype=np.bool_)
     answered[above[nodes.process[above] != nodes.process[has_parent]]] = True
+    # A call that got no connection was taken by nobody.
+    answered[above[IS_CONNECT[nodes.stage[has_parent]] & nodes.failed[has_parent]]] = True
     found, call = _calls_around(nodes, orphan, None)
     free = ~answered[call] & (nodes.process[call] != nodes.process[orphan[found]])
     found, call = found[free], call[free]

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from promptpath.collector.assemble.offsets import ClockPool, of_table
 from promptpath.collector.assemble.rules_sql import default_select
 from promptpath.collector.assemble.schema import Ints
+from promptpath.storage.rows import insert_clock_offsets
 
 if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
@@ -129,6 +131,32 @@ def read_spans(client: Client, trace_ids: Sequence[str], select: str | None = No
         select or default_select(),
         parameters={"trace_ids": list(trace_ids), "from_ns": first, "to_ns": last},
     )
+
+
+def read_clocks(client: Client) -> ClockPool:
+    """The offsets between hosts as stored, of the last minutes of each pair: where an assembler goes on from."""
+    pool = ClockPool()
+    rows = client.query_arrow(
+        """
+        SELECT host_a, host_b, toUnixTimestamp64Nano(at) AS at_ns, offset_ns, error_ns
+        FROM clock_offsets
+        WHERE (host_a, host_b, toStartOfMinute(at)) IN (
+            SELECT host_a, host_b, arrayJoin([max(minute), max(minute) - 60]) FROM
+            (SELECT host_a, host_b, toStartOfMinute(at) AS minute FROM clock_offsets)
+            GROUP BY host_a, host_b)
+        """
+    )
+    if rows.num_rows:
+        pool.add(of_table(rows))
+        pool.new()
+    return pool
+
+
+def write_clocks(client: Client, pool: ClockPool) -> None:
+    """Store the offsets between hosts that have become known since the last time."""
+    rows = pool.new()
+    if rows.num_rows:
+        insert_clock_offsets(client, rows)
 
 
 def read_position(client: Client, shard: Shard) -> int:

@@ -79,10 +79,11 @@ def build(nodes: Nodes, links: Links) -> Tree:
     parent, placed = place_orphans(nodes, links.parent)
     parent, height = _cut_cycles(nodes, parent)
     prompt = _prompts(nodes, parent)
-    parent, adopted = _adopt(nodes, parent, prompt)
+    parent, adopted, nobody = _adopt(nodes, parent, prompt)
     if adopted.any():
         height, _ = heights(parent)
         prompt = _prompts(nodes, parent)
+    prompt[np.isin(prompt, nobody)] = NONE
     stage = _stages(nodes, parent, prompt)
     root = prompt == np.arange(len(nodes))
     inside = np.where(root | (prompt == NONE), NONE, parent)
@@ -138,24 +139,41 @@ def _prompts(nodes: Nodes, parent: Ints) -> Ints:
     return nearest(np.where(outer, own, np.where(nodes.inference, above, closest)), outer)
 
 
-def _adopt(nodes: Nodes, parent: Ints, prompt: Ints) -> tuple[Ints, Bools]:
-    """Stage spans that lost their parent go to the prompt of their trace, if it has exactly one."""
+def _adopt(nodes: Nodes, parent: Ints, prompt: Ints) -> tuple[Ints, Bools, Ints]:
+    """Spans that lost their parent go to the prompt of their trace, if it has exactly one. Returns the parents, which
+    nodes were adopted, and the roots that are no prompts.
+
+    An inference span among them is a hop of a prompt that is there, unless it is a call of the process that a prompt
+    came from: then the root of another prompt is what is lost. Where there are several prompts and nothing says whose
+    hop it is, it is nobody's, rather than one prompt too many.
+    """
+    root = prompt == np.arange(len(nodes))
+    alone = nodes.orphan & (parent == NONE) & (nodes.parent_key != np.arange(len(nodes)))
+    lost = np.flatnonzero(alone & ((prompt == NONE) | root) & (nodes.stage > 0))
     adopted = np.zeros(len(nodes), dtype=np.bool_)
-    lost = np.flatnonzero(nodes.orphan & (parent == NONE) & (prompt == NONE) & (nodes.stage > 0))
     if len(lost) == 0:
-        return parent, adopted
-    roots = np.flatnonzero(prompt == np.arange(len(nodes)))
+        return parent, adopted, lost
+    firm = np.flatnonzero(root & ~alone)
     traces = int(nodes.trace.max()) + 1
-    prompts = np.bincount(nodes.trace[roots], minlength=traces)
+    of_trace = np.bincount(nodes.trace[firm], minlength=traces)
+    width = int(nodes.process.max()) + 1
+    from_outside = root[lost] & ~nodes.server_kind[lost]
+    from_outside &= np.isin(
+        nodes.trace[lost] * width + nodes.process[lost], nodes.trace[firm] * width + nodes.process[firm]
+    )
+    # Where every prompt's root is lost, the outermost spans that are left stand for them.
+    top = np.flatnonzero(root & ~(alone & (of_trace[nodes.trace] > 0)))
     root_of_trace = np.full(traces, NONE, dtype=np.int64)
-    root_of_trace[nodes.trace[roots]] = roots
-    lost = lost[prompts[nodes.trace[lost]] == 1]
+    root_of_trace[nodes.trace[top]] = top
+    only = np.bincount(nodes.trace[top], minlength=traces) == 1
     # Not what holds the prompt: it is around it, not in it.
-    lost = lost[outermost(parent)[root_of_trace[nodes.trace[lost]]] != lost]
+    into = root_of_trace[nodes.trace[lost]]
+    fits = only[nodes.trace[lost]] & (into != lost) & (outermost(parent)[into] != lost) & ~from_outside
+    nobody = lost[root[lost] & ~from_outside & (of_trace[nodes.trace[lost]] > 1)]
     parent = parent.copy()
-    parent[lost] = root_of_trace[nodes.trace[lost]]
-    adopted[lost] = True
-    return parent, adopted
+    parent[lost[fits]] = into[fits]
+    adopted[lost[fits]] = True
+    return parent, adopted, nobody
 
 
 def _stages(nodes: Nodes, parent: Ints, prompt: Ints) -> Ints:
