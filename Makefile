@@ -19,6 +19,7 @@ help:
 	@echo "make test-fast  unit tests only"
 	@echo "make lint       ruff and mypy --strict"
 	@echo "make format     ruff format and its safe fixes"
+	@echo "make bench      measure on this machine how fast the parts are"
 	@echo "make build      wheel and sdist into dist/"
 	@echo "make clean      remove what the above made"
 
@@ -58,6 +59,9 @@ lint: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev
+	$(BIN)/promptpath bench assemble
 
 build: $(VENV)/.dev
 	$(BIN)/python -m build --outdir dist .

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -46,6 +46,7 @@ class Span:
     number: int = 0
     prompt: Prompt | None = None
     shift: int = 0
+    drawn: int = 0
     offset: int = 0
     error: int = 0
     lost: bool = False
@@ -216,7 +217,7 @@ class Prompt:
     server: Span | None = None
 
     def outermost(self, wanted: Callable[[Span], bool]) -> Span | None:
-        """The first span of the prompt that is wanted: attempts that answered first, then the outermost, the earliest."""
+        """The first span that is wanted: attempts that answered before lost ones, then the outermost, the earliest."""
         return next((one for one in self.spans if wanted(one)), None)
 
     def value(self, name: str, *, of_answer: bool = False) -> Any:
@@ -330,7 +331,8 @@ def place(caller: Span) -> None:
     """Move what each call reached on another host, as a block, into the middle of what the caller waited."""
     blocks: dict[str, list[Span]] = defaultdict(list)
     for child in caller.children:
-        child.shift, child.offset, child.error = caller.shift, caller.offset, caller.error
+        child.shift, child.drawn = caller.shift, caller.drawn
+        child.offset, child.error = caller.offset, caller.error
         if child.host != caller.host:
             blocks[child.host].append(child)
     for block in blocks.values():
@@ -342,10 +344,15 @@ def place(caller: Span) -> None:
             left, back = max(one.end for one in block), caller.end
         spare = (back - caller.sent) - (left - came)
         moved = caller.sent + max(spare, 0) // 2 - came
+        error = (abs(spare) + 1) // 2
+        # Drawn where the clocks say, if they say anything for sure, but within the call.
+        drawn = moved if abs(moved) > error else 0
+        drawn = max(caller.sent - came, min(drawn, back - left)) if spare >= 0 else moved
         for one in block:
             one.shift += moved
+            one.drawn += drawn
             one.offset -= moved
-            one.error += (abs(spare) + 1) // 2
+            one.error += error
     for child in caller.children:
         place(child)
 
@@ -417,7 +424,7 @@ def attempts_made(prompt: Prompt) -> int:
         if one.stage == "server":
             staged = one.staged_above[0] if one.staged_above else None
             made += staged is None or (staged.stage not in CALLS and staged.server is None)
-    return made - min(len(prefill_workers(prompt.spans)), len(decode_workers(prompt.spans)))
+    return max(made - min(len(prefill_workers(prompt.spans)), len(decode_workers(prompt.spans))), 0)
 
 
 # --- first tokens, who owned each instant -----------------------------------------------------------------------------
@@ -512,14 +519,38 @@ def own_stage(span: Span) -> str:
     return "unattributed" if span.stage == "server" else span.stage
 
 
-def segments_of(prompt: Prompt, pieces: list[Piece]) -> Row:
+def redraw(prompt: Prompt, pieces: list[Piece]) -> tuple[list[Piece], bool]:
+    """Pieces where they are to be drawn, each border moved with the deeper of its two owners; and whether that leaves
+    every sum as it was (else they stay where they are)."""
+    drawn = [replace(one) for one in pieces]
+    for left, right, old in zip(drawn, drawn[1:], pieces[1:], strict=False):
+        deeper = right.span if right.span.depth >= left.span.depth else left.span
+        if old.start != prompt.ttft:
+            left.end = right.start = old.start + deeper.drawn - deeper.shift
+    whole = all(one.start < one.end for one in drawn)
+    whole &= prompt.ttft is None or not any(one.start < prompt.ttft < one.end for one in drawn)
+    return (drawn, True) if whole and parts_of(prompt, drawn) == parts_of(prompt, pieces) else (pieces, False)
+
+
+def parts_of(prompt: Prompt, pieces: list[Piece]) -> dict[str, int | None]:
+    parts: dict[str, int | None] = dict.fromkeys(PARTS, None if prompt.ttft is None else 0)
+    for one in pieces:
+        if prompt.ttft is not None and one.start < prompt.ttft:
+            part = str(STAGE_PART[Stage(one.stage)])
+            parts[part] = (parts[part] or 0) + one.end - one.start
+    return parts
+
+
+def segments_of(prompt: Prompt, painted: list[Piece]) -> Row:
     """Pieces that were somebody's, and the rest of each span's extent; cut at the first token."""
+    pieces, moved = redraw(prompt, painted)
     found = [(one.start, one.span.depth, -one.end, one.span.number, one.span, one.stage, True) for one in pieces]
     for one in prompt.spans:
         if not one.stage or one.stage == "load":
             continue
-        at = one.at - prompt.root.start
-        end = prompt.end if one.is_root else one.end + one.shift - prompt.root.start
+        shift = one.drawn if moved else one.shift
+        at = one.start + shift - prompt.root.start
+        end = prompt.end if one.is_root else one.end + shift - prompt.root.start
         edges = [at, *(edge for piece in pieces if piece.span is one for edge in (piece.start, piece.end)), end]
         for low, high in zip(edges[::2], edges[1::2], strict=True):
             cuts = [low, high]
@@ -604,9 +635,7 @@ def ending(prompt: Prompt) -> tuple[Status, str]:
     root = prompt.root
 
     def anywhere(name: str, *, of_answer: bool = True) -> Any:
-        found = prompt.outermost(
-            lambda one: one.said(name) not in (None, "") and not (of_answer and one.prepared)
-        )
+        found = prompt.outermost(lambda one: one.said(name) not in (None, "") and not (of_answer and one.prepared))
         return None if found is None or found.lost else found.row[name]
 
     finish = anywhere("finish_reason") or ""
@@ -644,12 +673,8 @@ def row_of(prompt: Prompt, assembled_at_ns: int, stall_factor: float, stall_min_
     streams = False if prompt.text("operation") == "embeddings" else said
     find_first_token(prompt, streams)
     pieces = paint(prompt)
-    parts: dict[str, int | None] = dict.fromkeys(PARTS, None if prompt.ttft is None else 0)
     retry = 0
     for one in pieces:
-        if prompt.ttft is not None and one.start < prompt.ttft:
-            part = str(STAGE_PART[Stage(one.stage)])
-            parts[part] = (parts[part] or 0) + one.end - one.start
         if one.lost and (prompt.ttft is None or one.start < prompt.ttft):
             retry += one.end - one.start
     seen = deliveries_of(prompt)
@@ -677,10 +702,10 @@ def row_of(prompt: Prompt, assembled_at_ns: int, stall_factor: float, stall_min_
         "root_span_id": root.row["span_id"],
         "start_time": root.start,
         "end_time": root.start + prompt.end,
-        "tenant": prompt.text("tenant"),
+        "tenant": prompt.text("tenant", of_answer=True),
         "service": root.row["service"],
         "model": prompt.text("model") or asked or prompt.text("request_model"),
-        "operation": prompt.text("operation"),
+        "operation": prompt.text("operation", of_answer=True),
         "streaming": streams,
         "status": str(status),
         "error_type": error_type,
@@ -694,7 +719,7 @@ def row_of(prompt: Prompt, assembled_at_ns: int, stall_factor: float, stall_min_
         "ttft_engine_ns": prompt.engine,
         "e2e_ns": prompt.end,
         **tokens_of(prompt, output, stall_factor, stall_min_ns, seen),
-        **{f"ttft_{part}_ns": value for part, value in parts.items()},
+        **{f"ttft_{part}_ns": value for part, value in parts_of(prompt, pieces).items()},
         **segments_of(prompt, pieces),
         "gaps_us": seen.gaps,
         "gap_tokens": seen.counts,

@@ -27,6 +27,7 @@ _COMMANDS = {
     "show": "promptpath.cli.show:show",
     "rules": "promptpath.cli.rules:rules",
     "doctor": "promptpath.cli.doctor:doctor",
+    "bench": "promptpath.cli.bench:bench",
 }
 
 

@@ -15,6 +15,7 @@ from promptpath.collector.assemble.breakdown import Painted
 from promptpath.collector.assemble.clock import Axis
 from promptpath.collector.assemble.delivery import FirstTokens, Prompts
 from promptpath.collector.assemble.schema import NO_NS, PART_OF_STAGE, PARTS
+from promptpath.collector.assemble.sorting import exact_sums
 from promptpath.collector.assemble.tree import Tree
 
 
@@ -38,12 +39,12 @@ def redraw(painted: Painted, tree: Tree, axis: Axis, prompts: Prompts, tokens: F
     size = len(prompts)
     good = np.ones(size, dtype=np.bool_)
     good[prompt[start >= end]] = False
-    sums = np.zeros((size, len(PARTS)), dtype=np.int64)
     ttft = tokens.ttft[prompt]
     across = (ttft != NO_NS) & (start < ttft) & (end > ttft)
     good[prompt[across]] = False
     before = (ttft != NO_NS) & (start < ttft)
-    np.add.at(sums, (prompt[before], PART_OF_STAGE[painted.stage[before]]), (end - start)[before])
+    part = prompt[before] * len(PARTS) + PART_OF_STAGE[painted.stage[before]]
+    sums = exact_sums(part, (end - start)[before], size * len(PARTS)).reshape(-1, len(PARTS))
     good &= (sums == painted.parts).all(axis=1) | (tokens.ttft == NO_NS)
     # A piece that is inside another span's extent keeps its own length.
     kept = good[prompt]

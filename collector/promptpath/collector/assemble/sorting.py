@@ -40,10 +40,10 @@ def order_by(*keys: Key) -> Ints:
             continue
         offset = key.view(np.uint64) - low.view(np.uint64)
         if width > room:
-            left = np.uint64(width - room)
-            rest = [offset & ((np.uint64(1) << left) - np.uint64(1)), *keys[number + 1 :]]
+            left = width - room
+            rest = [offset & np.uint64((1 << left) - 1), *keys[number + 1 :]]
             if room:
-                word = _join(word, offset >> left, room)
+                word = _join(word, offset >> np.uint64(left), room)
             room = 0
             break
         word = _join(word, offset, width)

@@ -1,0 +1,89 @@
+"""How many spans a second one core makes into prompts, beside plain Python that follows the same rules."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from promptpath.cli.benches import Figures
+from promptpath.cli.benches.machine import machine
+from promptpath.cli.benches.spans import demo_batch
+from promptpath.collector.assemble import AssembleConfig, assemble
+
+_REFERENCE: Final = Path(__file__).parents[4] / "tests" / "reference" / "assemble_reference.py"
+_ROUNDS: Final = 5
+_REFERENCE_PROMPTS: Final = 500
+_TIME_COLUMNS: Final = ("start_time", "end_time", "assembled_at")
+
+Rows = list[dict[str, Any]]
+
+
+def measure(prompts: int) -> Figures:
+    """Assembles a batch of `prompts` prompts of about 20 spans, in any order, with one thread.
+
+    spans_per_s_core: by processor time, the best of some rounds: what else a machine does slows a round, never speeds
+    it. python: the same by the reference on a smaller batch, where the tests are there; both must give the same rows.
+    """
+    pa.set_cpu_count(1)
+    config = AssembleConfig(assembled_at_ns=1)
+    table = demo_batch(prompts)
+    in_order = demo_batch(prompts, in_order=True)
+    assemble(table.slice(0, min(table.num_rows, 50_000)), config)
+    spans_per_s = _best(lambda: assemble(table, config), table.num_rows)
+    figures = {
+        "spans_per_s_core": round(spans_per_s),
+        "spans_per_s_core_in_order": round(_best(lambda: assemble(in_order, config), in_order.num_rows)),
+        "us_per_span": round(1e6 / spans_per_s, 3),
+        "spans": table.num_rows,
+        "prompts": prompts,
+    }
+    ratios: dict[str, float | None] = {"python": None}
+    reference = load_reference()
+    if reference is not None:
+        small = demo_batch(_REFERENCE_PROMPTS)
+        rows = small.to_pylist()
+        figures["python_spans_per_s_core"] = round(_best(lambda: reference(rows), len(rows), rounds=1))
+        if rows_of(assemble(small, config)) != reference(rows):
+            raise RuntimeError("the assembler and its reference give different rows")
+        ratios["python"] = round(figures["spans_per_s_core"] / figures["python_spans_per_s_core"], 1)
+    return Figures("assemble", machine(), figures, ratios)
+
+
+def load_reference() -> Callable[[Rows], Rows] | None:
+    """`assemble_reference` of the tests; None where they did not come along."""
+    if not _REFERENCE.is_file():
+        return None
+    name = "promptpath_assemble_reference"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, _REFERENCE)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    found: Callable[[Rows], Rows] = sys.modules[name].assemble_reference
+    return found
+
+
+def rows_of(prompts: pa.Table) -> Rows:
+    """Prompts as dicts, instants as ns since the epoch: what the reference gives."""
+    columns = {name: prompts[name] for name in prompts.column_names}
+    for name in _TIME_COLUMNS:
+        columns[name] = columns[name].cast(pa.int64())
+    rows: Rows = pa.table(columns).to_pylist()
+    return rows
+
+
+def _best(work: Callable[[], object], spans: int, rounds: int = _ROUNDS) -> float:
+    """Spans a second of processor time in the best round."""
+    times = []
+    for _ in range(rounds):
+        began = time.process_time()
+        work()
+        times.append(time.process_time() - began)
+    return spans / min(times)
