@@ -89,6 +89,8 @@ def main() -> None:
     parser.add_argument("--lost", type=float, default=0.001)
     parser.add_argument("--doubled", type=float, default=0.002)
     parser.add_argument("--hosts", type=int, default=0)
+    parser.add_argument("--ntp-step", type=float, default=0.0, help="seconds")
+    parser.add_argument("--arrival-rate", type=float, default=60.0)
     parser.add_argument("--topology", type=parse_topology)
     parser.add_argument("--keep", type=Path, help="a folder for the spans, the truth and the store")
     given = parser.parse_args()
@@ -101,6 +103,8 @@ def main() -> None:
         lost=given.lost,
         doubled=given.doubled,
         hosts=given.hosts,
+        ntp_step_s=given.ntp_step,
+        arrival_rate=given.arrival_rate,
         **({"topology": given.topology} if given.topology else {}),
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -26,6 +26,7 @@ _COMMANDS = {
     "prompts": "promptpath.cli.prompts:prompts",
     "show": "promptpath.cli.show:show",
     "rules": "promptpath.cli.rules:rules",
+    "simulate": "promptpath.cli.simulate:simulate",
     "doctor": "promptpath.cli.doctor:doctor",
     "bench": "promptpath.cli.bench:bench",
 }

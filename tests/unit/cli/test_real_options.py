@@ -29,9 +29,12 @@ def test_every_option_has_its_variable(context: click.Context, name: str) -> Non
 
 def test_keys(context: click.Context) -> None:
     assert sorted(known_keys(root, context)) == [
-        "dashboard_port", "format", "gateway_port", "grace_s", "grpc_port", "host", "http_port", "journal", "limit",
-        "max_body_bytes", "model", "order", "prompts", "quiet_minutes", "role", "rules", "seed", "service", "since", "sql_port",
-        "status", "storage", "tenant", "until",
+        "aborts", "arrival_rate", "arrivals", "choices", "dashboard_port", "doubled", "drift_ppm", "embeddings",
+        "endpoint", "engines", "errors", "format", "gateway_port", "grace_s", "grpc_port", "guardrails", "host",
+        "hosts", "http_port", "journal", "late", "late_s", "limit", "lost", "max_body_bytes", "model",
+        "non_streaming", "ntp_step", "order", "out", "preemption", "prompts", "quiet_minutes", "rate", "regression",
+        "rejections", "role", "rules", "seed", "service", "since", "skew", "spans", "sql_port", "stalls", "start",
+        "status", "storage", "tenant", "topology", "until",
     ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from promptpath.collector.assemble import (
     drawing,
     nodes,
     prompts,
+    stalls,
     tokens,
     tree,
     windows,
@@ -57,7 +58,8 @@ def assemble(spans: pa.Table, config: AssembleConfig | None = None, clocks: Cloc
             parts.append((window, grown, clock.measure(window, grown, columns)))
     if clocks is not None:
         clock.tell(clocks, parts)
-    return prompts.in_order([_prompts(columns, *part, clocks, config) for part in parts])
+    others = stalls.prefills([(window, grown) for window, grown, _ in parts])
+    return prompts.in_order([_prompts(columns, *part, clocks, config, others) for part in parts])
 
 
 def _prompts(
@@ -67,6 +69,7 @@ def _prompts(
     blocks: clock.Blocks | None,
     clocks: ClockPool | None,
     config: AssembleConfig,
+    others: stalls.Prefills,
 ) -> pa.Table:
     """The prompts of a window."""
     axis = clock.place(loaded, grown, blocks, clocks)
@@ -79,4 +82,4 @@ def _prompts(
     painted = breakdown.paint(loaded, grown, axis, tried, numbered, first)
     painted = drawing.redraw(painted, grown, axis, numbered, first)
     found = tokens.deliveries(loaded, grown, numbered, np.asarray(tried.lost), columns)
-    return prompts.build(batch, first, painted, found, streams, config)
+    return prompts.build(batch, first, painted, found, streams, config, others)

@@ -14,7 +14,7 @@ import numpy as np
 from promptpath.collector.assemble.breakdown import Painted
 from promptpath.collector.assemble.clock import Axis
 from promptpath.collector.assemble.delivery import FirstTokens, Prompts
-from promptpath.collector.assemble.schema import NO_NS, PART_OF_STAGE, PARTS
+from promptpath.collector.assemble.schema import NO_NS
 from promptpath.collector.assemble.sorting import exact_sums
 from promptpath.collector.assemble.tree import Tree
 
@@ -36,17 +36,17 @@ def redraw(painted: Painted, tree: Tree, axis: Axis, prompts: Prompts, tokens: F
     start = np.concatenate((painted.start[:1], border))
     end = np.concatenate((np.where(inner, border, painted.end[:-1]), painted.end[-1:]))
 
-    size = len(prompts)
-    good = np.ones(size, dtype=np.bool_)
+    good = np.ones(len(prompts), dtype=np.bool_)
     good[prompt[start >= end]] = False
     ttft = tokens.ttft[prompt]
-    across = (ttft != NO_NS) & (start < ttft) & (end > ttft)
-    good[prompt[across]] = False
-    before = (ttft != NO_NS) & (start < ttft)
-    part = prompt[before] * len(PARTS) + PART_OF_STAGE[painted.stage[before]]
-    sums = exact_sums(part, (end - start)[before], size * len(PARTS)).reshape(-1, len(PARTS))
-    good &= (sums == painted.parts).all(axis=1) | (tokens.ttft == NO_NS)
-    # A piece that is inside another span's extent keeps its own length.
+    streamed = ttft != NO_NS
+    good[prompt[streamed & (start < ttft) & (end > ttft)]] = False
+    # Nobody may own more or less than before, neither until the first token nor after it.
+    before = streamed & (start < ttft)
+    longer = (end - start) - (painted.end - painted.start)
+    change = exact_sums(2 * node + before, longer, 2 * len(tree.depth))
+    owner = np.flatnonzero(change) // 2
+    good[prompts.of[owner]] = False
     kept = good[prompt]
     moved = np.where(prompts.of >= 0, np.where(good[np.maximum(prompts.of, 0)], move, 0), 0)
     return replace(

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from promptpath.collector.assemble import hops, segments, status
+from promptpath.collector.assemble import hops, segments, stalls, status
 from promptpath.collector.assemble.attempts import Attempts
 from promptpath.collector.assemble.breakdown import Painted
 from promptpath.collector.assemble.clock import Axis
@@ -38,6 +38,7 @@ from promptpath.collector.assemble.schema import (
     Ints,
 )
 from promptpath.collector.assemble.sorting import exact_sums, order_by, runs
+from promptpath.collector.assemble.stalls import Prefills
 from promptpath.collector.assemble.tokens import Deliveries, latencies
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage, Status
@@ -171,6 +172,7 @@ def build(
     found: Deliveries,
     streams: tuple[Bools, Bools],
     config: AssembleConfig,
+    others: Prefills,
 ) -> pa.Table:
     """The prompt table, PROMPT_SCHEMA, m rows sorted by trace id, start and span id."""
     nodes, tree, prompts = batch.nodes, batch.tree, batch.prompts
@@ -240,10 +242,7 @@ def build(
         PROMPT_SCHEMA.field("assembled_at").type
     )
     columns["joined_traces"] = _joined_traces(batch)
-    none = np.empty(0, dtype=np.int64)
-    for name in ("at_us", "gap_us", "cause", "detail"):
-        kind = PROMPT_SCHEMA.field(f"stall_causes.{name}").type
-        columns[f"stall_causes.{name}"] = list_array(none, pa.array([], type=kind.value_type), size)
+    columns |= stalls.build(nodes, tree, batch.axis, prompts, first, found, late.stalled, batch.columns, others)
     return pa.table([columns[name] for name in PROMPT_SCHEMA.names], schema=PROMPT_SCHEMA)
 
 

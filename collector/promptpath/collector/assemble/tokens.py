@@ -27,7 +27,7 @@ from promptpath.semconv import Stage
 
 @dataclass
 class Deliveries:
-    """Deliveries of m prompts. source: index into SOURCES, 0 where no hop saw them.
+    """Deliveries of m prompts. source: index into SOURCES, 0 where no hop saw them; node: who saw them, -1.
 
     gaps_us, tokens: the gaps of all prompts and the tokens at the end of each, shape (g,), sorted by prompt; prompt:
     shape (g,). first_tokens: shape (m,), tokens of the first delivery, -1 where none was seen. delivered: shape (m,),
@@ -35,6 +35,7 @@ class Deliveries:
     """
 
     source: Ints
+    node: Ints
     prompt: Ints
     gaps_us: Ints
     tokens: Ints
@@ -62,7 +63,7 @@ def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, columns:
     is_first = np.zeros(len(at), dtype=np.bool_)
     is_first[begins] = True
     prompt = np.repeat(seen, each)
-    tokens = _counts(columns["counts"], row, each)
+    tokens = counts_of(columns["counts"], row, each)
     values = gaps.values.to_numpy(zero_copy_only=False)[at].astype(np.int64)
     first_tokens = np.full(size, -1, dtype=np.int64)
     first_tokens[seen] = tokens[begins]
@@ -70,6 +71,7 @@ def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, columns:
     rest = ~is_first
     return Deliveries(
         source=source_of(tree, chosen),
+        node=chosen,
         prompt=prompt[rest],
         gaps_us=values[rest],
         tokens=tokens[rest],
@@ -78,7 +80,7 @@ def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, columns:
     )
 
 
-def _counts(counts: pa.Array, rows: Ints, each: Ints) -> Ints:
+def counts_of(counts: pa.Array, rows: Ints, each: Ints) -> Ints:
     """Tokens of every delivery of the spans at `rows`, `each` deliveries a span; 1 where the span gives no count."""
     offsets = counts.offsets.to_numpy()
     begin = offsets[rows].astype(np.int64)
@@ -94,13 +96,15 @@ def _counts(counts: pa.Array, rows: Ints, each: Ints) -> Ints:
 
 @dataclass
 class Latencies:
-    """Per prompt, shape (m,), NO_NS where there is no value. stalls: -1 where no deliveries were seen."""
+    """Per prompt, shape (m,), NO_NS where there is no value. stalls: -1 where no deliveries were seen; stalled: shape
+    (g,), which gaps they are."""
 
     itl_p50: Ints
     itl_p99: Ints
     itl_max: Ints
     tpot: Ints
     stalls: Ints
+    stalled: Bools
 
 
 def latencies(
@@ -119,14 +123,15 @@ def latencies(
     median = p50 if single else _quantiles(found.prompt, gap_ns, np.ones_like(found.tokens), size, (0.5,))[0]
 
     threshold = np.maximum(np.nan_to_num(median) * config.stall_factor, config.stall_min_ns)
-    stalls = np.bincount(found.prompt[gap_ns > threshold[found.prompt]], minlength=size).astype(np.int64)
+    stalled = gap_ns > threshold[found.prompt]
+    stalls = np.bincount(found.prompt[stalled], minlength=size).astype(np.int64)
     stalls[found.first_tokens < 0] = -1
 
     last = np.where(found.first_tokens >= 0, exact_sums(found.prompt, gap_ns, size), decode_ns)
     count = np.where(output_tokens >= 0, output_tokens, np.where(seen, found.delivered, 0))
     has_tpot = (count >= 2) & (first.ttft != NO_NS) & (last != NO_NS)
     tpot = np.where(has_tpot, np.rint(last / np.maximum(count - 1, 1)), NO_NS).astype(np.int64)
-    return Latencies(_whole(p50), _whole(p99), _whole(top), tpot, stalls)
+    return Latencies(_whole(p50), _whole(p99), _whole(top), tpot, stalls, stalled)
 
 
 def _whole(values: Floats) -> Ints:

@@ -101,6 +101,8 @@ def call(world: World, prompt: Prompt, caller: Caller, callee: Node, serve: Serv
         span.end_ns = ready
         state = State.TIMED_OUT if caller.limit_ns <= caller.cancel_ns else State.GIVEN_UP
         _describe(world, prompt, caller, span, link, state, 0, 0)
+        # For all that the caller knows it called a deployment.
+        prompt.calls = prompt.calls or 1
         return Answer(state, 0, 0, ready)
     arrives = ready + _transit(world, prompt, link.out_ns, link.jitter_ns, ready)
     own.append(ledger.spend(Part.NETWORK, arrives))

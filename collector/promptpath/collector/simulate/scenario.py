@@ -60,7 +60,7 @@ class Scenario:
     start_ns: int = 1_767_225_600_000_000_000
     topology: Mapping[str, float] = field(default_factory=lambda: parse_topology(DEFAULT_TOPOLOGY))
     arrivals: str = "poisson"
-    arrival_rate: float = 40.0
+    arrival_rate: float = 60.0
     engines: int = 8
     hosts: int = 0
     skew_s: float = 0.05
@@ -78,7 +78,7 @@ class Scenario:
     non_streaming: float = 0.1
     embeddings: float = 0.05
     choices: float = 0.03
-    preemption: float = 0.5
+    preemption: float = 0.9
     regressions: tuple[Regression, ...] = ()
 
     def __post_init__(self) -> None:

@@ -140,9 +140,8 @@ def _answer(
         ledger.spend(Part.UNATTRIBUTED, end)
     if prompt.streaming and role != "prefill" and sequence.first_ns:
         ledger.seen("engine")
-        found = _stream(world, prompt, span, sequence, made, cancel_ns)
-        if found is not None:
-            end = max(end, found.last_ns + 15_000)
+        found, last = _stream(world, prompt, span, sequence, made, cancel_ns)
+        end = max(end, last + 15_000)
     elif complete and sequence.target:
         end += times.draw("detokenize", ended, model)
         first = sequence.first_ns
@@ -236,8 +235,8 @@ def _stages(
 
 def _stream(
     world: World, prompt: Prompt, span: Span, sequence: Sequence, made: Deliveries, cancel_ns: int
-) -> Deliveries | None:
-    """Tokens as they leave the server's socket, until whoever asked goes away."""
+) -> tuple[Deliveries | None, int]:
+    """Tokens as they leave the server's socket, until whoever asked goes away; and when the last would have left."""
     times, model, ledger = world.times, prompt.model, prompt.ledger
     first = sequence.first_ns
     ready = first + times.draw("detokenize", first, model)
@@ -248,12 +247,13 @@ def _stream(
     found = world.relay.pass_on(made, 250_000, 60_000, sent - first)
     if prompt.fate.stall == 0:
         found = stalled(found, world.rng.random(), int(world.rng.uniform(80e6, 400e6)))
+    last = found.last_ns
     found = found.until(cancel_ns)
     if not len(found):
-        return None
+        return None, last
     world.stage(prompt, span, ASGI, "stream", Stage.STREAM, ready, sent).note(semconv.STREAM_TOTAL_US, 25 * len(found))
     ledger.spend(Part.POST, ready)
     ledger.spend(Part.STREAM, sent)
     span.found = found
     prompt.saw("engine", found)
-    return found
+    return found, last

@@ -124,12 +124,11 @@ class Stack:
 
     def _host(self, number: int, remote: bool) -> Host:
         limit = self._scenario.hosts
+        remote = remote and limit != 1
         # Clients stay apart from the rest unless there is one host for all.
         kind = [host for host in self._hosts if host.remote == remote]
         far = max(1, limit // 4) if limit > 1 else 0
         room = far if remote else limit - far
-        if limit == 1 and self._hosts:
-            return self._hosts[0]
         if limit and len(kind) >= room:
             return kind[number % len(kind)]
         scenario, rng = self._scenario, self._rng
@@ -141,6 +140,6 @@ class Stack:
             drift_ppm=scenario.drift_ppm,
             step_ns=round(scenario.ntp_step_s * 1e9),
         )
-        host = Host(f"{rng.getrandbits(128):032x}", f"node-{len(self._hosts):02d}", clock, remote and limit != 1)
+        host = Host(f"{rng.getrandbits(128):032x}", f"node-{len(self._hosts):02d}", clock, remote)
         self._hosts.append(host)
         return host

@@ -163,8 +163,8 @@ def _tpot(prompt: Prompt, gaps: Ints, ttft: int | None, output: int | None) -> i
     seen = prompt.seen
     if ttft is None or seen is None:
         return None
-    count = output if len(prompt.outputs) == 1 else seen.total()
-    if count is None or count < 2:
+    count = output if output is not None and len(prompt.outputs) == 1 else seen.total()
+    if count < 2:
         return None
     return round(int(gaps.sum()) / (count - 1))
 

@@ -69,8 +69,8 @@ class World:
 
 
 def _spec(pool: str, scenario: Scenario) -> EngineSpec:
-    # At 0 the cache holds whatever can run at once; at 1 a few long prompts fill it.
-    blocks = round(2400 * (1 - scenario.preemption) + 600 * scenario.preemption)
+    # At 0 the cache holds whatever can run at once; at 1 the longest prompt fills it.
+    blocks = round(2400 * (320 / 2400) ** scenario.preemption)
     if pool == CHAT_MODELS[1]:
         return EngineSpec(pool, step_ms=11.0, prefill_us=80.0, decode_us=190.0, speculate=3, blocks=blocks)
     if pool == EMBEDDING_MODEL:
