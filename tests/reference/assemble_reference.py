@@ -521,7 +521,7 @@ def own_stage(span: Span) -> str:
 
 def redraw(prompt: Prompt, pieces: list[Piece]) -> tuple[list[Piece], bool]:
     """Pieces where they are to be drawn, each border moved with the deeper of its two owners; and whether that leaves
-    every sum as it was (else they stay where they are)."""
+    everybody's time as it was (else they stay where they are)."""
     drawn = [replace(one) for one in pieces]
     for left, right, old in zip(drawn, drawn[1:], pieces[1:], strict=False):
         deeper = right.span if right.span.depth >= left.span.depth else left.span
@@ -529,7 +529,11 @@ def redraw(prompt: Prompt, pieces: list[Piece]) -> tuple[list[Piece], bool]:
             left.end = right.start = old.start + deeper.drawn - deeper.shift
     whole = all(one.start < one.end for one in drawn)
     whole &= prompt.ttft is None or not any(one.start < prompt.ttft < one.end for one in drawn)
-    return (drawn, True) if whole and parts_of(prompt, drawn) == parts_of(prompt, pieces) else (pieces, False)
+    changed: dict[int, int] = defaultdict(int)
+    for old, new in zip(pieces, drawn, strict=True):
+        if prompt.ttft is None or new.start < prompt.ttft:
+            changed[old.span.number] += (new.end - new.start) - (old.end - old.start)
+    return (drawn, True) if whole and not any(changed.values()) else (pieces, False)
 
 
 def parts_of(prompt: Prompt, pieces: list[Piece]) -> dict[str, int | None]:
