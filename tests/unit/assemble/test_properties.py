@@ -77,8 +77,8 @@ def pieces(row: Row) -> list[tuple[str, str, int, int, bool]]:
 def found(row: Row) -> Row:
     """A row without where its pieces are drawn and what its clocks differ by; with whose time it was."""
     owned: dict[tuple[str, str], int] = {}
-    for stage, span_id, _, duration, critical in pieces(row):
-        if critical:
+    for stage, span_id, start, duration, critical in pieces(row):
+        if critical and (row["ttft_ns"] is None or start < row["ttft_ns"]):
             owned[stage, span_id] = owned.get((stage, span_id), 0) + duration
     rest = {name: value for name, value in row.items() if not name.startswith("segments.")}
     return rest | {"clock_offset_ns": None, "owned": owned}

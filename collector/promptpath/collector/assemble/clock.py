@@ -20,7 +20,7 @@ import numpy as np
 
 from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.offsets import Bounds, ClockPool
+from promptpath.collector.assemble.offsets import NO_BOUND_NS, Bounds, ClockPool
 from promptpath.collector.assemble.ragged import NONE, firsts
 from promptpath.collector.assemble.schema import IS_CALLER, IS_CONNECT, IS_CONTAINER, NO_NS, Bools, Ints
 from promptpath.collector.assemble.sorting import order_by
@@ -133,6 +133,9 @@ def _bounds(nodes: Nodes, tree: Tree, blocks: Blocks) -> tuple[Bounds, Bools]:
     # The codes of hosts rank their names.
     forward = host < callee
     low, high = blocks.left - blocks.back - blocks.late, blocks.came - blocks.sent
+    sure = blocks.bounded & (low <= high)
+    # That a request came after it was sent holds whatever became of its answer.
+    low = np.where(sure, low, NO_BOUND_NS)
     bounds = Bounds(
         nodes.host_names,
         np.minimum(host, callee),
@@ -141,7 +144,7 @@ def _bounds(nodes: Nodes, tree: Tree, blocks: Blocks) -> tuple[Bounds, Bools]:
         np.where(forward, low, -high),
         np.where(forward, high, -low),
     )
-    return bounds, blocks.bounded & (low <= high)
+    return bounds, sure
 
 
 def _sent(nodes: Nodes, tree: Tree) -> Ints:

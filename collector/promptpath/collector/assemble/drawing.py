@@ -41,12 +41,11 @@ def redraw(painted: Painted, tree: Tree, axis: Axis, prompts: Prompts, tokens: F
     ttft = tokens.ttft[prompt]
     streamed = ttft != NO_NS
     good[prompt[streamed & (start < ttft) & (end > ttft)]] = False
-    # Nobody may own more or less than before, neither until the first token nor after it.
-    before = streamed & (start < ttft)
-    longer = (end - start) - (painted.end - painted.start)
-    change = exact_sums(2 * node + before, longer, 2 * len(tree.depth))
-    owner = np.flatnonzero(change) // 2
-    good[prompts.of[owner]] = False
+    # Nobody may own more or less than before; after the first token what its way back took is not told apart.
+    counts = ~streamed | (start < ttft)
+    longer = np.where(counts, (end - start) - (painted.end - painted.start), 0)
+    changed = np.flatnonzero(exact_sums(node, longer, len(tree.depth)))
+    good[prompts.of[changed]] = False
     kept = good[prompt]
     moved = np.where(prompts.of >= 0, np.where(good[np.maximum(prompts.of, 0)], move, 0), 0)
     return replace(

@@ -31,6 +31,8 @@ _WITNESSES: Final = 5
 #: A pair of hosts is told anew each so many seconds of its own time.
 _TOLD_NS: Final = 10 * _S
 _FAR: Final = 1 << 60
+#: The low bound of an offset that has none.
+NO_BOUND_NS: Final = -_FAR
 
 
 @dataclass(frozen=True)
