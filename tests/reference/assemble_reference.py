@@ -1,8 +1,8 @@
 """Spans to prompts in plain Python, one span at a time, as design §9 says it: what `assemble` must agree with.
 
 Rows in, rows out: dicts of SPAN_SCHEMA and of PROMPT_SCHEMA, instants as ns since the epoch. It reads each trace for
-itself: what joins several traces, what finds the parent of a span that lost it, nested siblings and offsets pooled over
-requests have tests of their own.
+itself: what joins several traces, what finds the parent of a span that lost it, nested siblings, offsets pooled over
+requests and what stalls came from have tests of their own.
 """
 
 from __future__ import annotations
@@ -750,7 +750,6 @@ def row_of(prompt: Prompt, assembled_at_ns: int, stall_factor: float, stall_min_
         "energy_j": None,
         "assembled_at": assembled_at_ns,
         "joined_traces": [],
-        **{f"stall_causes.{name}": [] for name in ("at_us", "gap_us", "cause", "detail")},
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from promptpath.cli.benches.assemble import load_reference, rows_of
+from promptpath.cli.benches.assemble import agreed, load_reference, rows_of
 from promptpath.cli.benches.spans import demo_batch
 from promptpath.collector.assemble import SPAN_SCHEMA, AssembleConfig, assemble, windows
 
@@ -28,7 +28,7 @@ def differences(table: pa.Table) -> list[tuple[str, str, Any, Any]]:
     """(prompt, column, assembler's, reference's) wherever they do not agree."""
     reference = load_reference()
     assert reference is not None
-    found = rows_of(assemble(table, AssembleConfig(assembled_at_ns=1)))
+    found = agreed(rows_of(assemble(table, AssembleConfig(assembled_at_ns=1))))
     wanted = reference(table.to_pylist())
     assert [row["prompt_id"] for row in found] == [row["prompt_id"] for row in wanted]
     return [

@@ -185,6 +185,7 @@ def _at_engine(
     after = np.searchsorted(line, place * width + stalls.tokens + 1)
     made &= after < len(line)
     last, after = np.minimum(last, len(line) - 1), np.minimum(after, len(line) - 1)
+    made &= (owner[last] == place) & (owner[after] == place)
     origin = nodes.start[engine[stalls.prompt]]
     return np.where(made, origin + elapsed[last], start), np.where(made, origin + elapsed[after], end), made
 
