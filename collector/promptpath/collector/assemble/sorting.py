@@ -93,10 +93,10 @@ def find(groups: Ints, keys: tuple[Words, Words], asked: Ints, wanted: tuple[Wor
     size = len(groups)
     if size == 0 or len(asked) == 0:
         return found
-    # Each group has a stretch of the hash table to itself, twice its size: neighbours in the data are neighbours there.
+    # Each group has a stretch of the hash table to itself, four times its size: neighbours in the data are neighbours there.
     length = np.bincount(groups)
-    begin = 2 * (np.cumsum(length) - length)
-    table = np.full(2 * size + _MAX_PROBES, _NONE, dtype=np.int64)
+    begin = 4 * (np.cumsum(length) - length)
+    table = np.full(4 * size + _MAX_PROBES, _NONE, dtype=np.int32)
     slot = _slots(keys, begin[groups], length[groups])
     pending = np.arange(size, dtype=np.int64)
     for _ in range(_MAX_PROBES):
@@ -109,7 +109,7 @@ def find(groups: Ints, keys: tuple[Words, Words], asked: Ints, wanted: tuple[Wor
     slot = _slots(wanted, begin[asked], length[asked])
     asking = np.arange(len(found), dtype=np.int64)
     for _ in range(_MAX_PROBES):
-        candidate = table[slot]
+        candidate = table[slot].astype(np.int64)
         here = (candidate != _NONE) & (groups[candidate] == asked[asking])
         for key, want in zip(keys, wanted, strict=True):
             here &= key[candidate] == want[asking]
@@ -130,7 +130,7 @@ def _slots(pair: tuple[Words, Words], begin: Ints, length: Ints) -> Ints:
     mixed += pair[1] * _SPREAD[1]
     mixed ^= mixed >> np.uint64(29)
     mixed *= _SPREAD[1]
-    share = (mixed >> np.uint64(32)) * (2 * length).view(np.uint64)
+    share = (mixed >> np.uint64(32)) * (4 * length).view(np.uint64)
     slots: Ints = begin + (share >> np.uint64(32)).view(np.int64)
     return slots
 
