@@ -124,6 +124,9 @@ def store(storage: str | None, services: Sequence[str], quiet_minutes: int) -> I
     except StorageError as failure:
         yield Finding("problem", "storage", str(failure))
         return
+    except OSError as failure:  # a folder that may not be looked into
+        yield Finding("problem", "storage", f"cannot read {failure.filename} ({failure.strerror}): run as its owner")
+        return
     try:
         pending = migrate(client, dry_run=True)
         if pending:
