@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from promptpath import storage
-from promptpath.cli.checks import Finding, exporter, otlp_endpoint, store
+from promptpath.cli.checks import Finding, _is_there, exporter, otlp_endpoint, store
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,9 @@ def test_a_folder_that_may_not_be_looked_into_is_a_finding(monkeypatch: pytest.M
     monkeypatch.setattr(storage, "data_dir", lambda _: Locked("/locked"))
     text = "cannot read /locked/chdb (Permission denied): run as its owner"
     assert list(store(None, (), 10)) == [Finding("problem", "storage", text)]
+
+
+def test_a_library_whose_package_is_not_installed_is_not_there() -> None:
+    assert [_is_there(name) for name in ("json", "json.decoder", "json.nope", "nope", "nope.part")] == [
+        True, True, False, False, False,
+    ]  # fmt: skip
