@@ -25,6 +25,8 @@ _COMMANDS = {
     "sql": "promptpath.cli.sql:sql",
     "prompts": "promptpath.cli.prompts:prompts",
     "show": "promptpath.cli.show:show",
+    "import": "promptpath.cli.import_:import_",
+    "assemble": "promptpath.cli.assemble:assemble",
     "rules": "promptpath.cli.rules:rules",
     "simulate": "promptpath.cli.simulate:simulate",
     "doctor": "promptpath.cli.doctor:doctor",

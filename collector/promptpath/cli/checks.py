@@ -91,7 +91,7 @@ def shims() -> Iterator[Finding]:
     registry.activate()
     for name, status in sorted(registry.status().items()):
         library = name.removeprefix(registry.PREFIX)
-        if status.state == "not installed" and not any(map(importlib.util.find_spec, status.library)):
+        if status.state == "not installed" and not any(map(_is_there, status.library)):
             yield Finding("note", f"shim {library}", "its library is not installed")
         elif status.state in ("conflict", "failed") or (
             status.state == "waiting" and "is what it knows" in status.reason
@@ -101,6 +101,14 @@ def shims() -> Iterator[Finding]:
             yield Finding("note", f"shim {library}", f"disabled {status.reason}")
         else:
             yield Finding("ok", f"shim {library}", f"ready for {library} {status.installed or ''}".rstrip())
+
+
+def _is_there(module: str) -> bool:
+    """Whether a module can be found; what it is part of is imported for that."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:  # what it is part of is not there
+        return False
 
 
 def store(storage: str | None, services: Sequence[str], quiet_minutes: int) -> Iterator[Finding]:
@@ -123,6 +131,9 @@ def store(storage: str | None, services: Sequence[str], quiet_minutes: int) -> I
         client = connect(storage, readonly=True)
     except StorageError as failure:
         yield Finding("problem", "storage", str(failure))
+        return
+    except OSError as failure:  # a folder that may not be looked into
+        yield Finding("problem", "storage", f"cannot read {failure.filename} ({failure.strerror}): run as its owner")
         return
     try:
         pending = migrate(client, dry_run=True)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ import click
 from promptpath.cli.errors import Wrong
 from promptpath.cli.extras import need
 from promptpath.cli.options import command, format_option, option
+from promptpath.cli.progress import Progress
 from promptpath.cli.times import Time
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def simulate(
         )
         sinks = _sinks(out, spans, endpoint, rate)
         began = time.monotonic()
-        with _Progress(count) as progress:
+        with Progress("prompts", count) as progress:
             result = run(scenario, sinks, out, progress)
     except (ScenarioError, SinkError) as failure:
         raise Wrong(str(failure)) from None
@@ -152,28 +151,6 @@ def _sinks(out: Path | None, spans: str, endpoint: str | None, rate: float) -> l
         if spans in ("jsonl", "both"):
             sinks.append(JsonFile(out / "traces.jsonl"))
     return sinks
-
-
-class _Progress:
-    """A bar on standard error, if that is a terminal; called with the number of prompts that are over."""
-
-    def __init__(self, count: int) -> None:
-        self._bar = click.progressbar(length=count, label="prompts", file=sys.stderr)
-        self._done = 0
-
-    def __enter__(self) -> Callable[[int], None]:
-        if sys.stderr.isatty():
-            self._bar.__enter__()
-            return self._update
-        return lambda _: None
-
-    def _update(self, done: int) -> None:
-        self._bar.update(done - self._done)
-        self._done = done
-
-    def __exit__(self, *_: object) -> None:
-        if sys.stderr.isatty():
-            self._bar.render_finish()
 
 
 def _tell(figures: dict[str, Any], out: Path | None, spans: str, endpoint: str | None) -> None:

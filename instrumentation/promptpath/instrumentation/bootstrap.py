@@ -18,7 +18,13 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from promptpath import semconv
 from promptpath.instrumentation import exit_flush, meters, pipeline, readable, registry, resource, termination
-from promptpath.instrumentation.exporting import BatchProcessor, QuietExporter, exporter_names, load_exporter
+from promptpath.instrumentation.exporting import (
+    BatchProcessor,
+    QuietExporter,
+    exporter_names,
+    load_exporter,
+    prepare_exporter,
+)
 from promptpath.instrumentation.safety import guarded
 
 _own: TracerProvider | None = None
@@ -70,6 +76,7 @@ def _make_provider() -> None:
         return
     provider = TracerProvider(resource=resource.make(), shutdown_on_exit=False)
     for name in exporter_names("traces"):
+        prepare_exporter(name)
         processor = BatchProcessor(QuietExporter(partial(_exporter, name)))
         _processors.append(processor)
         provider.add_span_processor(processor)

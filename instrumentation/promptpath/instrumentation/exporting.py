@@ -31,6 +31,8 @@ _KNOWN: Final = {
     ("metrics", "otlp_proto_http"): ("opentelemetry.exporter.otlp.proto.http.metric_exporter", "OTLPMetricExporter"),
     ("metrics", "otlp_proto_grpc"): ("opentelemetry.exporter.otlp.proto.grpc.metric_exporter", "OTLPMetricExporter"),
 }
+#: What an exporter imports and cannot while the interpreter ends, which is when a short program sends its first spans.
+_NOT_AT_EXIT: Final = {"otlp_proto_grpc": "opentelemetry.sdk._logs"}
 _LOGGERS: Final = (
     "opentelemetry.exporter.otlp.proto.http.trace_exporter",
     "opentelemetry.exporter.otlp.proto.http.metric_exporter",
@@ -94,6 +96,12 @@ def load_exporter(signal: str, name: str) -> Any:
     for found in entry_points(group=f"opentelemetry_{signal}_exporter", name=name):
         return found.load()
     raise LookupError(f"OTEL_{signal.upper()}_EXPORTER names {name!r}, and no such exporter is installed")
+
+
+def prepare_exporter(name: str) -> None:
+    """Import what must not wait for the first export: little, and nothing that connects or keeps a thread."""
+    if name in _NOT_AT_EXIT:
+        import_module(_NOT_AT_EXIT[name])
 
 
 class Outage:

@@ -77,6 +77,8 @@ PROMPTS_SCHEMA: Final = pa.schema(
         pa.field("stall_causes.gap_us", pa.list_(pa.uint32()), nullable=False),
         pa.field("stall_causes.cause", _TEXTS, nullable=False),
         pa.field("stall_causes.detail", _TEXTS, nullable=False),
+        pa.field("workflow_start", _NS),
+        pa.field("workflow_end", _NS),
     ]
 )
 

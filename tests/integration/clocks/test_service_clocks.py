@@ -39,7 +39,8 @@ def exchange(request_of: Any, number: int, there: int, back: int, ahead: int) ->
 
 def offsets(store: Any) -> list[tuple[Any, ...]]:
     rows = store.query(
-        "SELECT host_a, host_b, toUnixTimestamp64Nano(at) AS at, offset_ns, error_ns, pairs FROM clock_offsets ORDER BY at"
+        "SELECT host_a, host_b, toUnixTimestamp64Nano(at) AS at, offset_ns, error_ns, pairs "
+        "FROM clock_offsets ORDER BY at"
     ).result_rows
     return [tuple(row) for row in rows]
 

@@ -6,7 +6,11 @@ import json
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import grpc
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 AUTO = "import promptpath.auto\nfrom promptpath.instrumentation import prompt, recorder, stage\n"
 
@@ -26,6 +30,33 @@ def test_the_end_of_a_program_sends_what_is_left(programs: Any, receiver: Any) -
     resource = spans["chat"]["resource"]
     assert resource["service.name"] == "program"
     assert {"host.id", "host.name", "process.pid", "service.instance.id"} <= set(resource)
+
+
+def test_the_end_of_a_short_program_sends_by_grpc_too(programs: Any) -> None:
+    """Its first export comes when the interpreter ends, where not everything can be imported any more."""
+    arrived: list[str] = []
+
+    def export(body: bytes, _: Any) -> bytes:
+        request = ExportTraceServiceRequest.FromString(body)
+        arrived.extend(s.name for r in request.resource_spans for scope in r.scope_spans for s in scope.spans)
+        return b""
+
+    server = grpc.server(ThreadPoolExecutor(2))
+    service = "opentelemetry.proto.collector.trace.v1.TraceService"
+    methods = {"Export": grpc.unary_unary_rpc_method_handler(export)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        code, out, err = programs.python(
+            AUTO + "with prompt('chat'), stage('prefill'): pass",
+            OTEL_EXPORTER_OTLP_PROTOCOL="grpc",
+            OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{port}",
+        )
+    finally:
+        server.stop(None)
+    assert (code, out, err) == (0, "", "")
+    assert sorted(arrived) == ["chat", "prefill"]
 
 
 def test_spans_go_out_within_a_second_while_the_program_runs(programs: Any, receiver: Any) -> None:

@@ -7,6 +7,7 @@ import gc
 import json
 import socket
 import time
+import traceback
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -405,6 +406,28 @@ async def test_closing_early_async(url: str, model: Model, spans: Spans) -> None
         await stream.close()
     spans.wait(4)
     assert attributes_of(spans.named("chat tiny"))["promptpath.abort"] == "client"
+
+
+async def test_a_stream_that_is_left_behind_makes_no_noise_of_ours(url: str, model: Model, spans: Spans) -> None:
+    """The event loop closes all generators of it at once: one of ours in between would be in the way."""
+    model.chunks = [chunk({"content": "x"}) for _ in range(200)]
+    noise: list[str] = []
+
+    def hear(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        noise.append("".join(traceback.format_exception(context["exception"])))
+
+    asyncio.get_running_loop().set_exception_handler(hear)
+    async with openai.AsyncOpenAI(base_url=url, api_key="k") as client:
+        stream = await client.chat.completions.create(model="tiny", messages=MESSAGES, stream=True)
+        async for _ in stream:
+            break
+        del stream
+        for _ in range(3):
+            gc.collect()
+            await asyncio.sleep(0.02)
+    spans.wait(4)
+    assert attributes_of(spans.named("chat tiny"))["promptpath.abort"] == "client"
+    assert not [text for text in noise if "/promptpath/instrumentation/" in text]
 
 
 async def test_a_cancelled_task(url: str, model: Model, spans: Spans) -> None:

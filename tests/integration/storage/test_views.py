@@ -126,8 +126,8 @@ def test_workflows(store: Any) -> None:
         ),
     )
     (row,) = store.dicts("SELECT * EXCEPT (start_time, end_time, trace_id, conversation_id) FROM workflows")
-    share = row.pop("share")
-    assert math.isclose(share, 110 / (110 + 60))
+    assert math.isclose(row.pop("share"), 110 / (110 + 60))
+    assert math.isclose(row.pop("inference_share"), 60 / (110 + 60))
     assert row == {
         "workflow_id": "run",
         "agent_name": "agent",
@@ -138,6 +138,8 @@ def test_workflows(store: Any) -> None:
         "output_tokens": 4,
         "network_ns": 110,
         "inference_ns": 60,
+        "calls_ns": 2000,
+        "gaps_ns": 4000,
         "network_sum_ns": 120,
         "inference_sum_ns": 90,
         "cost_usd": None,

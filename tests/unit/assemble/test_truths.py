@@ -8,7 +8,7 @@ from typing import Any
 Row = dict[str, Any]
 T0 = 1_700_000_000_000_000_000
 US = 1000
-NOT_JOINED: Row = {"joined_traces": []}
+NOT_JOINED: Row = {"joined_traces": [], "workflow_start": None, "workflow_end": None}
 NO_STALLS: Row = {f"stall_causes.{name}": [] for name in ("at_us", "gap_us", "cause", "detail")}
 
 

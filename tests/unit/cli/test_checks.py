@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
+from pathlib import Path
 
 import pytest
 
-from promptpath.cli.checks import Finding, exporter, otlp_endpoint
+from promptpath import storage
+from promptpath.cli.checks import Finding, _is_there, exporter, otlp_endpoint, store
 
 
 @pytest.mark.parametrize(
@@ -55,3 +59,19 @@ def test_reachable_or_not() -> None:
     told = list(exporter({"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{address}"}))
     assert [finding.level for finding in told] == ["problem"]
     assert told[0].text.startswith(f"nobody listens on {address} ")
+
+
+def test_a_folder_that_may_not_be_looked_into_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Locked(type(Path())):  # type: ignore[misc]
+        def exists(self, **_: bool) -> bool:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(storage, "data_dir", lambda _: Locked("/locked"))
+    text = "cannot read /locked/chdb (Permission denied): run as its owner"
+    assert list(store(None, (), 10)) == [Finding("problem", "storage", text)]
+
+
+def test_a_library_whose_package_is_not_installed_is_not_there() -> None:
+    assert [_is_there(name) for name in ("json", "json.decoder", "json.nope", "nope", "nope.part")] == [
+        True, True, False, False, False,
+    ]  # fmt: skip

@@ -33,8 +33,8 @@ def test_keys(context: click.Context) -> None:
         "endpoint", "engines", "errors", "format", "gateway_port", "grace_s", "grpc_port", "guardrails", "host",
         "hosts", "http_port", "journal", "late", "late_s", "limit", "lost", "max_body_bytes", "model",
         "non_streaming", "ntp_step", "order", "out", "preemption", "prompts", "quiet_minutes", "rate", "regression",
-        "rejections", "role", "rules", "seed", "service", "since", "skew", "spans", "sql_port", "stalls", "start",
-        "status", "storage", "tenant", "topology", "until",
+        "rejections", "role", "rules", "seed", "service", "shard", "signal", "since", "skew", "spans", "sql_port",
+        "stalls", "start", "status", "storage", "tenant", "topology", "until",
     ]  # fmt: skip
 
 

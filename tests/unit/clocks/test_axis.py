@@ -33,7 +33,8 @@ def exchange(make: Make, number: int, there: int, back: int, ahead: int, **more:
 
 
 def server_start(row: Row) -> int:
-    return min(s for s, span in zip(row["segments.start_ns"], row["segments.span_id"], strict=True) if span[0] == "s")
+    starts = zip(row["segments.start_ns"], row["segments.span_id"], strict=True)
+    return min(int(start) for start, span in starts if span[0] == "s")
 
 
 def test_alone_the_midpoint(make: Make) -> None:

@@ -378,6 +378,9 @@ def _agents(batch: Batch, columns: dict[str, pa.Array]) -> None:
     """`workflow_id`, `agent_name`, `conversation_id`: from the agent spans around a prompt, else its own."""
     root, tree = batch.prompts.root, batch.tree
     columns["workflow_id"] = take_texts(batch.column("span_id"), batch.rows(tree.workflow[root]))
+    run = tree.workflow[root]
+    for name, times in (("workflow_start", batch.nodes.start), ("workflow_end", batch.nodes.end)):
+        columns[name] = nullable(times[run], run != NONE, PROMPT_SCHEMA.field(name).type)
     for name in ("agent_name", "conversation_id"):
         codes, names = batch.coded(name)
         own = batch.code_at(name, batch.first(codes > 0))

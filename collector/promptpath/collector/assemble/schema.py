@@ -169,6 +169,8 @@ PROMPT_SCHEMA: Final = pa.schema(
         ("stall_causes.gap_us", pa.list_(pa.uint32())),
         ("stall_causes.cause", pa.list_(_text)),
         ("stall_causes.detail", pa.list_(_text)),
+        ("workflow_start", _time),
+        ("workflow_end", _time),
     ]
 )
 

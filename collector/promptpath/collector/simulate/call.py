@@ -255,6 +255,7 @@ def answer_attributes(prompt: Prompt) -> list[tuple[str, Value]]:
 
 def prefill_attributes(prompt: Prompt) -> list[tuple[str, Value]]:
     """What a prefill worker's answer says: it was asked for one token."""
+    prompt.counted = True
     return [
         (semconv.GEN_AI_RESPONSE_MODEL, prompt.model),
         (semconv.GEN_AI_RESPONSE_ID, f"prefill-{prompt.number:012d}"),

@@ -12,6 +12,8 @@ from promptpath.dashboard.theme import DOMAIN_COLOR, DOMAIN_LABEL, Ink, stage_do
 from promptpath.dashboard.waterfall import Waterfall
 
 LABEL_WIDTH = 250
+#: What the legend and the time axis take of a chart's height [px]; the rows need theirs even where they are few.
+_LEGEND_AND_AXIS = 52
 _LIGHT = 0.26
 #: A piece shorter than this part of the view is thinner than about two pixels.
 _SEEN_PARTS = 500
@@ -144,7 +146,7 @@ def chart(
             .mark_text(color=ink.text, align="left", baseline="bottom", dx=4, fontSize=11, clip=True)
             .encode(x=x, y=alt.value("height"), text="text:N")
         )
-    return base.finish(alt.layer(*layers), height=row_height * max(len(rows), 1))
+    return base.finish(alt.layer(*layers), height=row_height * max(len(rows), 1) + _LEGEND_AND_AXIS)
 
 
 def _row_axis(waterfall: Waterfall, row_height: int) -> alt.Y:

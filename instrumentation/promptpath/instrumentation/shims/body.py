@@ -43,6 +43,46 @@ def watch(response: Any, watcher: Watcher) -> None:
     response.stream = async_class(stream, watcher) if hasattr(stream, "__aiter__") else sync_class(stream, watcher)
 
 
+class _WatchedChunks:
+    """The chunks of an asynchronous body. No generator: the event loop closes those that a program leaves at once with
+    those around them and inside, and one more layer would be closed while it closes the next.
+    """
+
+    __slots__ = ("_chunks", "_watcher")
+
+    def __init__(self, chunks: AsyncIterator[bytes], watcher: Watcher) -> None:
+        self._chunks = chunks
+        self._watcher = watcher
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        watcher = self._watcher
+        try:
+            data = await anext(self._chunks)
+        except StopAsyncIteration:
+            with guard("body.finished"):
+                watcher.finished()
+            raise
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            with guard("body.failed"):
+                watcher.failed(error)
+            raise
+        try:
+            watcher.chunk(data)
+        except Exception as error:
+            note_failure("body.chunk", error)
+        return data
+
+    async def aclose(self) -> None:
+        close = getattr(self._chunks, "aclose", None)
+        if close is not None:
+            await close()
+
+
 @lru_cache(maxsize=8)
 def _classes(library: str) -> tuple[type[Any], type[Any]]:
     module = sys.modules[library]
@@ -86,23 +126,8 @@ def _classes(library: str) -> tuple[type[Any], type[Any]]:
             self._inner = inner
             self._watcher = watcher
 
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            watcher = self._watcher
-            try:
-                async for data in self._inner:
-                    try:
-                        watcher.chunk(data)
-                    except Exception as error:
-                        note_failure("body.chunk", error)
-                    yield data
-            except GeneratorExit:
-                raise
-            except BaseException as error:
-                with guard("body.failed"):
-                    watcher.failed(error)
-                raise
-            with guard("body.finished"):
-                watcher.finished()
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return _WatchedChunks(self._inner.__aiter__(), self._watcher)
 
         async def aclose(self) -> None:
             try:

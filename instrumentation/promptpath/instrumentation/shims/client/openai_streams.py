@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from time import monotonic_ns
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ def watch(stream: Any, span: LiveSpan, *, choices: int) -> None:
     """Mark on the span what a stream delivers, and end it with the stream. The stream stays the object it is."""
     watcher = _StreamWatcher(span, choices)
     if hasattr(stream, "__anext__"):
-        stream._iterator = watcher.pass_on_async(stream._iterator)
+        stream._iterator = _AsyncChunks(watcher, stream._iterator)
     else:
         stream._iterator = watcher.pass_on(stream._iterator)
     # The program may close the response instead of the stream; what is below both of them is told.
@@ -84,33 +84,29 @@ class _StreamWatcher:
             if close is not None:
                 close()
 
-    async def pass_on_async(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any, None]:
-        """The chunks, each looked at before it is handed on."""
+    async def next_of(self, chunks: AsyncIterator[Any]) -> Any:
+        """The next chunk, looked at before it is handed on."""
+        self._reading = True
         try:
-            while True:
-                self._reading = True
-                try:
-                    chunk = await anext(chunks)
-                except StopAsyncIteration:
-                    break
-                finally:
-                    self._reading = False
-                try:
-                    self._look_at(chunk)
-                except Exception as error:
-                    note_failure("openai.chunk", error)
-                yield chunk
+            chunk = await anext(chunks)
+        except StopAsyncIteration:
             self._end()
-        except GeneratorExit:
-            self._given_up()
             raise
         except BaseException as error:
             self._broke(error)
             raise
         finally:
-            close = getattr(chunks, "aclose", None)
-            if close is not None:
-                await close()
+            self._reading = False
+        try:
+            self._look_at(chunk)
+        except Exception as error:
+            note_failure("openai.chunk", error)
+        return chunk
+
+    def left(self) -> None:
+        """The program closes the iterator before its end."""
+        if not self.span.ended:
+            self._given_up()
 
     # -- chunks --------------------------------------------------------------------------------------------------------
 
@@ -206,6 +202,30 @@ class _StreamWatcher:
         """The response was closed: by the client at the end, or by the program before."""
         if not self._reading and not self.span.ended:
             self._given_up()
+
+
+class _AsyncChunks:
+    """A stream's chunks, watched. No generator: the event loop closes generators that a program leaves, all at once,
+    and one around the client's own would be closing it while it is being closed already.
+    """
+
+    __slots__ = ("_chunks", "_watcher")
+
+    def __init__(self, watcher: _StreamWatcher, chunks: AsyncIterator[Any]) -> None:
+        self._watcher = watcher
+        self._chunks = chunks
+
+    def __aiter__(self) -> _AsyncChunks:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self._watcher.next_of(self._chunks)
+
+    async def aclose(self) -> None:
+        self._watcher.left()
+        close = getattr(self._chunks, "aclose", None)
+        if close is not None:
+            await close()
 
 
 def _other_content(delta: Any) -> bool:
