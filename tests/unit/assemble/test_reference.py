@@ -131,7 +131,9 @@ def test_realistic_batches(in_order: bool) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_windows_change_nothing(make: Make, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """A large batch is worked on in windows; small ones here, so that there are many."""
-    for table in (batch_of(make, seed, traces=100, size=20), demo_batch(100, seed=seed)):
+    random_trees = batch_of(make, seed, traces=100, size=20)
+    lost = random_trees.filter(pa.array([number % 9 > 0 for number in range(random_trees.num_rows)]))
+    for table in (random_trees, lost, demo_batch(100, seed=seed)):
         whole = assemble(table, AssembleConfig(assembled_at_ns=1))
         with monkeypatch.context() as patched:
             patched.setattr(windows, "_WINDOW", 60)

@@ -19,7 +19,6 @@ from promptpath.collector.assemble import AssembleConfig, assemble
 _REFERENCE: Final = Path(__file__).parents[4] / "tests" / "reference" / "assemble_reference.py"
 _ROUNDS: Final = 5
 _REFERENCE_PROMPTS: Final = 500
-_TIME_COLUMNS: Final = ("start_time", "end_time", "assembled_at")
 
 Rows = list[dict[str, Any]]
 
@@ -72,10 +71,8 @@ def load_reference() -> Callable[[Rows], Rows] | None:
 
 def rows_of(prompts: pa.Table) -> Rows:
     """Prompts as dicts, instants as ns since the epoch: what the reference gives."""
-    columns = {name: prompts[name] for name in prompts.column_names}
-    for name in _TIME_COLUMNS:
-        columns[name] = columns[name].cast(pa.int64())
-    rows: Rows = pa.table(columns).to_pylist()
+    columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in prompts.columns]
+    rows: Rows = pa.table(columns, names=prompts.column_names).to_pylist()
     return rows
 
 

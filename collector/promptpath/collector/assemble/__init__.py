@@ -77,7 +77,9 @@ def _prompts(
     numbered = delivery.prompts_of(loaded, grown, tried, axis)
     batch = prompts.Batch(columns, loaded, grown, axis, tried, numbered)
     streams = prompts.not_streaming(batch)
-    cut_short = loaded.failed | (batch.texts("abort")[0] > 0)
+    cut_short = columns.filled("abort")[loaded.row]
+    cut_short[loaded.spans :] = False
+    cut_short |= loaded.failed
     first = delivery.find(loaded, grown, axis, tried, numbered, streams[0], cut_short)
     painted = breakdown.paint(loaded, grown, axis, tried, numbered, first)
     painted = drawing.redraw(painted, grown, axis, numbered, first)

@@ -149,8 +149,8 @@ def not_streaming(batch: Batch) -> tuple[Bools, Bools]:
     """
     node = batch.first(batch.known("streaming"))
     says = bools_of(batch.column("streaming").take(pa.array(batch.nodes.row[node])))
-    operation, names = batch.coded("operation")
-    code = batch.code_at("operation", batch.first(operation > 0))
+    _, names = batch.coded("operation")
+    code = batch.code_at("operation", batch.first(batch.columns.filled("operation")))
     whole = np.array([name == "embeddings" for name in names])[code]
     return whole | ((node != NONE) & ~says), ~whole & (node != NONE) & says
 
@@ -248,11 +248,11 @@ def build(
 
 def _models(batch: Batch, first: FirstTokens, columns: dict[str, pa.Array]) -> None:
     """`model`: what answered, else what the engine was asked for, else what was asked for at the root."""
-    asked, names = batch.coded("request_model")
-    answered, answered_names = batch.coded("model")
-    request = batch.code_at("request_model", batch.first(asked > 0))
+    _, names = batch.coded("request_model")
+    _, answered_names = batch.coded("model")
+    request = batch.code_at("request_model", batch.first(batch.columns.filled("request_model")))
     engine = batch.code_at("request_model", first.server)
-    model = batch.code_at("model", batch.first(answered > 0))
+    model = batch.code_at("model", batch.first(batch.columns.filled("model")))
     columns["request_model"] = pa.array(names).take(pa.array(request))
     both = pa.array([*answered_names, *names])
     fallback = np.where(engine > 0, engine, request) + len(answered_names)
@@ -270,8 +270,8 @@ def _evidence(batch: Batch) -> status.Evidence:
         return np.where((node != NONE) & alive[node], node, NONE)
 
     def both(name: str) -> tuple[Ints, Ints, list[str]]:
-        codes, names = batch.coded(name)
-        return batch.code_at(name, root), batch.code_at(name, outermost(codes > 0, of_answer=True)), names
+        said = outermost(batch.columns.filled(name), of_answer=True)
+        return batch.code_at(name, root), batch.code_at(name, said), batch.coded(name)[1]
 
     root_abort, any_abort, abort_names = both("abort")
     root_error, any_error, error_names = both("error_type")
@@ -328,7 +328,7 @@ def _tokens(batch: Batch, found: Deliveries, ended: Ints, columns: dict[str, pa.
 def _of_all_choices(batch: Batch, outermost: Ints) -> Ints:
     """Output tokens summed over an engine's spans of one request id: with n > 1 each span is a choice; shape (m,)."""
     nodes, prompts, server = batch.nodes, batch.prompts, batch.tree.stage == STAGE_CODE[Stage.SERVER]
-    named = server & np.array([bool(name) for name in nodes.request_names] or [False])[nodes.request]
+    named = server & (nodes.request > 0)
     if not named.any():
         return outermost
     values, known = batch.ints("output_tokens")
@@ -382,8 +382,8 @@ def _agents(batch: Batch, columns: dict[str, pa.Array]) -> None:
     for name, times in (("workflow_start", batch.nodes.start), ("workflow_end", batch.nodes.end)):
         columns[name] = nullable(times[run], run != NONE, PROMPT_SCHEMA.field(name).type)
     for name in ("agent_name", "conversation_id"):
-        codes, names = batch.coded(name)
-        own = batch.code_at(name, batch.first(codes > 0))
+        _, names = batch.coded(name)
+        own = batch.code_at(name, batch.first(batch.columns.filled(name)))
         near, far = tree.nearest_agent[root], tree.workflow[root]
         said = [batch.code_at(name, far), batch.code_at(name, near)]
         code = np.zeros(len(root), dtype=np.int64)

@@ -42,7 +42,7 @@ def nest_siblings(nodes: Nodes) -> tuple[Ints, Bools]:
         child, around = order[inner], order[outer]
         holds = (nodes.scope[child] != nodes.scope[around]) & _holds(nodes, around, child)
         named = nodes.request[child] == nodes.request[around]
-        named &= np.array([bool(name) for name in nodes.request_names], dtype=np.bool_)[nodes.request[child]]
+        named &= nodes.request[child] > 0
         nested = holds | (named & (outer == group_start[inner]))
         parent[child[nested]] = around[nested]
         moved[child[nested]] = True

@@ -93,7 +93,7 @@ def find(groups: Ints, keys: tuple[Words, Words], asked: Ints, wanted: tuple[Wor
     size = len(groups)
     if size == 0 or len(asked) == 0:
         return found
-    # Each group has a stretch of the hash table to itself, four times its size: neighbours in the data are neighbours there.
+    # Each group has a stretch of the hash table to itself, four times its size: neighbours stay neighbours there.
     length = np.bincount(groups)
     begin = 4 * (np.cumsum(length) - length)
     table = np.full(4 * size + _MAX_PROBES, _NONE, dtype=np.int32)

@@ -58,12 +58,17 @@ def _windows(nodes: Nodes, links: Links) -> Ints:
 
 def _part(nodes: Nodes, chosen: slice | Ints, local: Ints) -> Nodes:
     values: dict[str, Any] = {}
-    spans = np.arange(len(nodes))[chosen] < nodes.spans
+    places = np.arange(chosen.start, chosen.stop) if isinstance(chosen, slice) else chosen
+    spans = places < nodes.spans
     for field in fields(Nodes):
         value = getattr(nodes, field.name)
         values[field.name] = value[chosen] if isinstance(value, np.ndarray) else value
     values["spans"] = int(np.count_nonzero(spans))
     values["trace"] = values["trace"] - values["trace"].min()
+    # Parents that are not there are numbered behind the nodes.
+    key = values["parent_key"]
+    absent = len(values["owner"]) + key - len(nodes)
+    values["parent_key"] = np.where(key < len(nodes), local[np.minimum(key, len(nodes))], absent)
     values["owner"] = local[values["owner"]]
     values["parent"] = local[values["parent"]]
     some = chosen if isinstance(chosen, slice) else pa.array(chosen[spans])
