@@ -744,6 +744,8 @@ def row_of(prompt: Prompt, assembled_at_ns: int, stall_factor: float, stall_min_
         "joined_by": "",
         "completeness": float(np.float32(answered / len(calls))) if calls else None,
         "workflow_id": agents[-1].row["span_id"] if agents else "",
+        "workflow_start": agents[-1].start if agents else None,
+        "workflow_end": agents[-1].end if agents else None,
         "conversation_id": prompt.text("conversation_id") or _nearest(agents, "conversation_id"),
         "agent_name": _nearest(agents, "agent_name") or prompt.text("agent_name"),
         "cost_usd": prompt.value("cost_usd"),
