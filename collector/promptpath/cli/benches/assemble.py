@@ -19,7 +19,7 @@ from promptpath.collector.assemble import AssembleConfig, assemble
 _REFERENCE: Final = Path(__file__).parents[4] / "tests" / "reference" / "assemble_reference.py"
 _ROUNDS: Final = 5
 _REFERENCE_PROMPTS: Final = 500
-_TIME_COLUMNS: Final = ("start_time", "end_time", "assembled_at")
+_TIME_COLUMNS: Final = ("start_time", "end_time", "assembled_at", "workflow_start", "workflow_end")
 
 Rows = list[dict[str, Any]]
 
