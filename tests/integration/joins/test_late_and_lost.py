@@ -31,7 +31,8 @@ def spans(number: int) -> list[Span]:
         ("app", "h1", ("chat", CLIENT, at, at + 100 * MS,
                        {STAGE: "client", "promptpath.token.gaps_us": [60_000, 10_000, 10_000]},
                        ids(base + 2, base + 1, base + 1))),
-        ("gw", "h1", ("POST", SERVER, at + 5 * MS, at + 95 * MS, {STAGE: "gateway"}, ids(base + 3, base + 1, base + 2))),
+        ("gw", "h1", ("POST", SERVER, at + 5 * MS, at + 95 * MS, {STAGE: "gateway"},
+                      ids(base + 3, base + 1, base + 2))),
         ("gw", "h1", ("POST", CLIENT, at + 10 * MS, at + 90 * MS, {STAGE: "call", "gen_ai.response.id": key},
                       ids(base + 4, base + 1, base + 3))),
         ("engine", "h2", ("llm", SERVER, at + ahead + 15 * MS, at + ahead + 85 * MS,
@@ -110,11 +111,11 @@ def test_a_run_of_sequential_and_parallel_calls(
 ) -> None:
     """Run of 1000 ms: one call of 100 ms, a pause, two calls of 200 ms at once that overlap by 100 ms."""
     calls = [(100, 200), (400, 600), (500, 700)]
-    all_spans = [("run", INTERNAL, 0, 1000 * MS,
+    all_spans: list[tuple[str, int, int, int, Row, Row]] = [("run", INTERNAL, 0, 1000 * MS,
                   {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "it"}, ids(1, 1))]  # fmt: skip
     for number, (start, end) in enumerate(calls):
         base = 10 * (number + 1)
-        usage = {"gen_ai.usage.input_tokens": 5, "gen_ai.usage.output_tokens": 7}
+        usage: Row = {"gen_ai.usage.input_tokens": 5, "gen_ai.usage.output_tokens": 7}
         all_spans += [
             ("chat", CLIENT, start * MS, end * MS, {STAGE: "client"} | usage, ids(base, 1, 1)),
             ("llm", SERVER, (start + 20) * MS, (end - 20) * MS, {STAGE: "server"}, ids(base + 1, 1, base)),

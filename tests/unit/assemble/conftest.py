@@ -52,7 +52,7 @@ def run(*spans: Row, **config: Any) -> list[Row]:
     prompts = assemble(table, AssembleConfig(assembled_at_ns=T0, **config))
     assert prompts.schema == PROMPT_SCHEMA
     columns = {name: prompts[name] for name in PROMPT_SCHEMA.names}
-    for name in ("start_time", "end_time", "assembled_at"):
+    for name in ("start_time", "end_time", "assembled_at", "workflow_start", "workflow_end"):
         columns[name] = columns[name].cast(pa.int64())
     rows: list[Row] = pa.table(columns).to_pylist()
     return rows
