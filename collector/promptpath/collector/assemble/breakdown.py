@@ -170,7 +170,7 @@ def _owners(entries: _Entries, prompt_end: Ints) -> tuple[Ints, Ints, Ints]:
 
 def _numbered(values: Ints) -> tuple[Ints, Ints]:
     """The distinct values in order, and which of them each value is."""
-    order = np.argsort(values)
+    order = order_by(values)
     ordered = values[order]
     new = np.diff(ordered, prepend=ordered[0] - 1) != 0
     number = np.empty(len(values), dtype=np.int64)

@@ -15,6 +15,8 @@ class Columns:
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
+        #: Of a column that says nothing at all.
+        self.nowhere = np.zeros(table.num_rows, dtype=np.bool_)
         self._known: dict[str, Bools] = {}
         self._filled: dict[str, Bools] = {}
         self._coded: dict[str, tuple[Ints, list[str]]] = {}
@@ -26,7 +28,8 @@ class Columns:
     def known(self, name: str) -> Bools:
         """Where a column has a value."""
         if name not in self._known:
-            self._known[name] = known(self[name])
+            found = known(self[name])
+            self._known[name] = found if found.any() else self.nowhere
         return self._known[name]
 
     def filled(self, name: str) -> Bools:
@@ -35,9 +38,10 @@ class Columns:
             column = self[name]
             if pa.types.is_list(column.type):
                 offsets = column.offsets.to_numpy()
-                self._filled[name] = np.not_equal(offsets[1:], offsets[:-1])
+                found = np.not_equal(offsets[1:], offsets[:-1])
             else:
-                self._filled[name] = filled(column)
+                found = filled(column)
+            self._filled[name] = found if found.any() else self.nowhere
         return self._filled[name]
 
     def coded(self, name: str) -> tuple[Ints, list[str]]:

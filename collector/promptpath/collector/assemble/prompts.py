@@ -79,6 +79,8 @@ class Batch:
         of_answer: only spans that can speak of the prompt's answer, not those of a prefill worker.
         """
         result = np.full(len(self.prompts), NONE, dtype=np.int64)
+        if valid is self.columns.nowhere:
+            return result
         node = self.order[np.flatnonzero(valid[self.order_rows])]
         if of_answer:
             node = node[~self.attempts.prepared[node]]

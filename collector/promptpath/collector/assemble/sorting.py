@@ -24,14 +24,15 @@ _MAX_PROBES: Final = 48
 def order_by(*keys: Key) -> Ints:
     """Indices that sort by the first key, then the second and so on, equal ones in the order they have.
 
-    keys: of one shape (n,). What `np.lexsort(keys[::-1])` gives; the keys are packed into one word as far as their
-    ranges fit, and only what is equal in that word is compared further.
+    keys: of one shape (n,). What `np.lexsort(keys[::-1])` gives: the keys are packed into one word, as many of their
+    bits as fit beside the index, and only what is equal in these is compared further.
     """
     size = len(keys[0])
     if size < 2:
         return np.arange(size, dtype=np.int64)
+    index_bits = (size - 1).bit_length()
+    room = _WORD_BITS - index_bits
     word: Words | None = None
-    room = _WORD_BITS
     rest: list[Key] = []
     for number, key in enumerate(keys):
         low = key.min()
@@ -44,42 +45,36 @@ def order_by(*keys: Key) -> Ints:
             rest = [offset & np.uint64((1 << left) - 1), *keys[number + 1 :]]
             if room:
                 word = _join(word, offset >> np.uint64(left), room)
-            room = 0
             break
         word = _join(word, offset, width)
         room -= width
     if word is None:
         return np.arange(size, dtype=np.int64)
-    return _order_of_words(word, room, rest)
+    if bool((word[1:] >= word[:-1]).all()):
+        order = np.arange(size, dtype=np.int64)
+    else:
+        word = (word << np.uint64(index_bits)) | np.arange(size, dtype=np.uint64)
+        word.sort()
+        order = (word & np.uint64((1 << index_bits) - 1)).view(np.int64)
+        word >>= np.uint64(index_bits)
+    return _settle(order, word, rest) if rest else order
 
 
 def _join(word: Words | None, offset: Words, width: int) -> Words:
     return offset if word is None else (word << np.uint64(width)) | offset
 
 
-def _order_of_words(word: Words, room: int, rest: list[Key]) -> Ints:
-    """Order by `word`, which leaves `room` bits free, and where it is equal by `rest` and then by position."""
-    size = len(word)
-    place = np.arange(size, dtype=np.int64)
-    width = (size - 1).bit_length()
-    if not rest and width <= room:
-        packed = (word << np.uint64(width)) | place.view(np.uint64)
-        packed.sort()
-        return (packed & np.uint64((1 << width) - 1)).view(np.int64)
-    if bool((word[1:] >= word[:-1]).all()):
-        order, ordered = place, word
-    else:
-        order = np.argsort(word)
-        ordered = word[order]
-    same: Bools = ordered[1:] == ordered[:-1]
+def _settle(order: Ints, word: Words, rest: list[Key]) -> Ints:
+    """`order` with those that are equal in `word`, which is sorted, in the order of `rest`."""
+    same: Bools = word[1:] == word[:-1]
     if same.any():
-        tied = np.zeros(size, dtype=np.bool_)
+        tied = np.zeros(len(order), dtype=np.bool_)
         tied[1:] = same
         run = np.cumsum(~tied).astype(np.int64)
         tied[:-1] |= same
         at = np.flatnonzero(tied)
         rival = order[at]
-        order[at] = rival[order_by(run[at], *(key[rival] for key in rest), rival)]
+        order[at] = rival[order_by(run[at], *(key[rival] for key in rest))]
     return order
 
 
@@ -153,9 +148,10 @@ def _find_sorted(keys: Sequence[Words], wanted: Sequence[Words], among: Ints, as
 
 def exact_sums(groups: Ints, values: Ints, size: int) -> Ints:
     """Sum of the values of each group 0..size-1, exact as long as a sum of absolute values stays below 2**63."""
-    low = np.bincount(groups, weights=values & 0xFFFFFFFF, minlength=size)
-    high = np.bincount(groups, weights=values >> 32, minlength=size)
-    total: Ints = (high.astype(np.int64) << 32) + low.astype(np.int64)
+    total: Ints = np.bincount(groups, weights=values & 0xFFFFFFFF, minlength=size).astype(np.int64)
+    high = values >> 32
+    if high.any():
+        total += np.bincount(groups, weights=high, minlength=size).astype(np.int64) << 32
     return total
 
 
