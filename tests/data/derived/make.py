@@ -14,6 +14,7 @@ T0_NS = 1_767_225_600_000_000_000
 MS = 1_000_000
 INTERNAL, SERVER, CLIENT = 1, 2, 3
 Attributes = dict[str, Any]
+LMDEPLOY_CHAT = "lmdeploy.serve.openai.chat_completions.serving.register.<locals>.chat_completions_v1"
 
 
 def _value(value: Any) -> dict[str, Any]:
@@ -270,7 +271,8 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
             ),
         )
     ],
-    # TensorRT-LLM 1.2: llmapi/tracing.py (names), executor/result.py (one span, from the arrival).
+    # TensorRT-LLM: llmapi/tracing.py (names), executor/result.py (times count from the arrival); the span's kind as
+    # vLLM's.
     "tensorrt-llm": [
         process(
             "trtllm",
@@ -354,7 +356,8 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
             ),
         )
     ],
-    # FastAPI's own spans over lmdeploy/serve (LMDeploy sends none itself).
+    # FastAPI's own spans over LMDeploy 0.18.0 (which sends none itself),
+    # lmdeploy/serve/openai/chat_completions/serving.py.
     "lmdeploy": [
         process(
             "lmdeploy",
@@ -379,7 +382,7 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
                 "fastapi.dependencies",
                 1,
                 3,
-                {"code.function.name": "lmdeploy.serve.openai.api_server.chat_completions_v1"},
+                {"code.function.name": LMDEPLOY_CHAT},
             ),
             span(
                 3,
@@ -387,11 +390,12 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
                 "fastapi.endpoint",
                 3,
                 20,
-                {"code.function.name": "lmdeploy.serve.openai.api_server.chat_completions_v1"},
+                {"code.function.name": LMDEPLOY_CHAT},
             ),
         )
     ],
-    # FastAPI's own spans over DeepSpeed-MII (which sends none itself).
+    # FastAPI's own spans over DeepSpeed-MII 0.3.3 (which sends none itself), mii/entrypoints/api_server.py, run as
+    # a module.
     "deepspeed": [
         process(
             "mii",
@@ -411,7 +415,7 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
                 SERVER,
                 error=True,
             ),
-            span(2, 1, "fastapi.dependencies", 2, 4, {"code.function.name": "mii.entrypoints.api_server.generate"}),
+            span(2, 1, "fastapi.dependencies", 2, 4, {"code.function.name": "__main__.generate"}),
         )
     ],
     # Kong 3.9: kong/observability/tracing/instrumentation.lua; two tries of an upstream, the first refused.
@@ -602,7 +606,8 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
             host_name="pod",
         ),
     ],
-    # OpenRouter's documentation of Broadcast, and descriptions of what it sends.
+    # OpenRouter's documentation of Broadcast, and what programs of others read in it: names, tries, first token.
+    # Not verified.
     "openrouter": [
         process(
             "openrouter",
@@ -629,15 +634,18 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
                     "trace.metadata.openrouter.first_token_ms": 700.0,
                 },
             ),
-            span(2, 1, "provider a", 20, 220, {"span.metadata.attempt_index": 0}, error=True),
-            span(3, 1, "provider b", 250, 1990, {"span.metadata.attempt_index": 1}),
+            span(2, 1, "provider attempt 1: A", 20, 220, {"span.metadata.attempt_index": 0}, error=True),
+            span(3, 1, "provider attempt 2: B", 250, 1990, {"span.metadata.attempt_index": 1}),
+            span(4, 1, "generation", 0, 2000),
         )
     ],
-    # Portkey's documentation of its complete logs: GenAI conventions 1.40, service `portkey`.
+    # Portkey's documentation of its complete logs: GenAI conventions 1.40, service `portkey`; scope and kind are
+    # those of
+    # the published source of an older gateway.
     "portkey": [
         process(
             "portkey",
-            "portkey",
+            "custom.genai.instrumentation",
             span(
                 1,
                 0,
@@ -653,7 +661,30 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
                     "gen_ai.usage.output_tokens": 30,
                     "gen_ai.response.finish_reasons": ["stop"],
                 },
-                CLIENT,
+                SERVER,
+            ),
+        )
+    ],
+    # Published source of Portkey's older gateway: conventions 1.37, no operation, other words for tokens.
+    "portkey-older": [
+        process(
+            "portkey",
+            "custom.genai.instrumentation",
+            span(
+                1,
+                0,
+                "request",
+                0,
+                900,
+                {
+                    "gen_ai.provider.name": "openai",
+                    "gen_ai.request.model": "gpt-4o",
+                    "gen_ai.response.model": "gpt-4o",
+                    "gen_ai.response.input_tokens": 12,
+                    "gen_ai.response.output_tokens": 30,
+                    "gen_ai.response.finish_reasons": ["stop"],
+                },
+                SERVER,
             ),
         )
     ],
@@ -966,11 +997,12 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
             ),
         )
     ],
-    # MLflow 3: mlflow/tracing/constant.py; values are JSON.
+    # MLflow 3.17: mlflow/tracing/{constant,provider}.py (names, scope), mlflow/openai/autolog.py (an event a
+    # chunk); JSON values.
     "databricks": [
         process(
             "app",
-            "mlflow",
+            "mlflow.tracing.provider",
             span(
                 1,
                 0,
@@ -981,8 +1013,13 @@ SAMPLES: dict[str, list[dict[str, Any]]] = {
                     "mlflow.spanType": '"CHAT_MODEL"',
                     "mlflow.traceRequestId": '"tr-1"',
                     "mlflow.spanInputs": '{"model": "databricks-llama", "messages": []}',
-                    "mlflow.chat.tokenUsage": '{"input_tokens": 5, "output_tokens": 6, "total_tokens": 11}',
+                    "mlflow.llm.model": '"databricks-llama"',
+                    "mlflow.llm.cost": '{"input_cost": 0.001, "output_cost": 0.002, "total_cost": 0.003}',
+                    "mlflow.chat.tokenUsage": (
+                        '{"input_tokens": 5, "output_tokens": 6, "total_tokens": 11, "cache_read_input_tokens": 4}'
+                    ),
                 },
+                events=tuple((f"mlflow.chunk.item.{index}", 100.0 + 50 * index, {}) for index in range(3)),
             ),
         )
     ],

@@ -128,7 +128,8 @@ def stored(store: Any) -> Callable[[], list[Row]]:
 
     def read() -> list[Row]:
         times = ", ".join(
-            f"toUnixTimestamp64Nano({name}) AS {name}" for name in ("start_time", "end_time", "assembled_at")
+            f"toUnixTimestamp64Nano({name}) AS {name}"
+            for name in ("start_time", "end_time", "assembled_at", "workflow_start", "workflow_end")
         )
         table = store.query_arrow(f"SELECT * REPLACE ({times}) FROM prompts ORDER BY trace_id, start_time, prompt_id")
         rows: list[Row] = table.to_pylist()

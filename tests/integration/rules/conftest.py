@@ -75,6 +75,8 @@ def _checked(row: Row, spans: dict[str, Row]) -> Row:
     its span, on one side of the first token, and names a hop of the prompt."""
     pieces = list(zip(*(row.pop(f"segments.{name}") for name in _SEGMENTS), strict=True))
     row.pop("assembled_at")
+    for name in ("workflow_start", "workflow_end"):
+        row[name] = getattr(row[name], "value", row[name])
     for stage, hop, span_id, start, duration, critical in pieces:
         assert hop in row["hops"]
         assert duration > 0
@@ -104,7 +106,8 @@ def whole(root: Row, critical: list[tuple[str, str, int, int]], *, parts: Row | 
     row |= dict.fromkeys(
         ("streaming", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "ttft_ns", "ttft_engine_ns",
          "tpot_ns", "itl_p50_ns", "itl_p99_ns", "itl_max_ns", "stalls", "first_tokens", "first_byte_ns", "preemptions",
-         "tcp_rtt_us", "tcp_retransmits", "clock_offset_ns", "clock_error_ns", "completeness", "cost_usd", "energy_j")
+         "tcp_rtt_us", "tcp_retransmits", "clock_offset_ns", "clock_error_ns", "completeness", "cost_usd", "energy_j",
+         "workflow_start", "workflow_end")
     )  # fmt: skip
     row |= {name: [] for name in ("gaps_us", "gap_tokens", "gpu_uuids", "joined_traces", *_STALLS)}
     row |= {f"ttft_{part}_ns": None if parts is None else parts.get(part, 0) for part in PARTS}

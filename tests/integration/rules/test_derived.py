@@ -162,6 +162,14 @@ EXPECTED: dict[str, list[tuple[int, list[tuple[str, int, float, float]], Row]]] 
              "input_tokens": 12, "output_tokens": 30, "completeness": 0.0},
         )
     ],
+    "portkey-older": [
+        (
+            1,
+            [("unattributed", 1, 0, 900)],
+            {"operation": "", "model": "gpt-4o", "request_model": "gpt-4o", "finish_reason": "stop",
+             "input_tokens": 12, "output_tokens": 30, "completeness": 0.0},
+        )
+    ],
     "langdb": [
         (
             1,
@@ -268,9 +276,10 @@ EXPECTED: dict[str, list[tuple[int, list[tuple[str, int, float, float]], Row]]] 
     "databricks": [
         (
             1,
-            [("unattributed", 1, 0, 300)],
-            {"operation": "chat", "model": "databricks-llama", "request_model": "databricks-llama", "input_tokens": 5,
-             "output_tokens": 6, "completeness": 0.0},
+            [("unattributed", 1, 0, 100), ("unattributed", 1, 100, 200)],
+            {"parts": {"unattributed": 100}, "ttft_source": "client", "streaming": True, "operation": "chat",
+             "model": "databricks-llama", "request_model": "databricks-llama", "input_tokens": 5, "cached_tokens": 4,
+             "output_tokens": 6, "completeness": 0.0, "cost_usd": 0.003},
         )
     ],
 }  # fmt: skip
@@ -292,6 +301,8 @@ def test_whole_rows(assembled: Callable[[str, str], list[Row]], name: str) -> No
             (stage, f"{span:016x}", round(start * MS), round(length * MS)) for stage, span, start, length in critical
         ]
         values = {key: _ns(key, value) for key, value in said.items()}
+        if run := spans.get(str(said.get("workflow_id", ""))):
+            values |= {"workflow_start": run["start"], "workflow_end": run["end"]}
         wanted.append(_rows.whole(spans[f"{root:016x}"], pieces, **values))
     found = _rows.differences(assembled("derived", name), wanted)
     assert found == {}

@@ -613,3 +613,18 @@ def test_hops_in_the_order_the_prompt_passed_them(make: Make, prompt: Prompt) ->
 def test_cost_as_reported(make: Make, prompt: Prompt) -> None:
     row = prompt(make("a", "", 0, 9, "client"), make("b", "a", 1, 8, "gateway", service="g", cost_usd=0.25))
     assert row["cost_usd"] == 0.25
+
+
+@pytest.mark.parametrize("value", [2**63 - 1, 2**32, -4])
+@pytest.mark.parametrize("column", ["input_tokens", "output_tokens", "preemptions", "tcp_rtt_us", "tcp_retransmits"])
+def test_a_count_that_cannot_be_is_not_known_and_costs_nothing_else(
+    make: Make, prompt: Prompt, column: str, value: int
+) -> None:
+    spans = (
+        make("a", "", 0, 100, "client", service="app", first_token_ns=50),
+        make("b", "a", 10, 90, "server", service="engine", first_token_ns=30),
+    )
+    plain = prompt(*spans)
+    row = prompt(spans[0] | {column: value}, spans[1])
+    assert row == plain
+    assert row[column] is None

@@ -88,8 +88,13 @@ def known(column: pa.Array) -> Bools:
 
 
 def nullable(values: Any, valid: Bools, arrow_type: pa.DataType) -> pa.Array:
-    """A column with nulls where not valid."""
-    return pa.array(np.asarray(values), mask=~valid).cast(arrow_type)
+    """A column with nulls where not valid, and where an integer is none that the type can hold: nobody counted that."""
+    values = np.asarray(values)
+    if pa.types.is_integer(arrow_type):
+        bounds = np.iinfo(arrow_type.to_pandas_dtype())
+        valid = valid & (values >= bounds.min) & (values <= bounds.max)
+        values = np.where(valid, values, 0)
+    return pa.array(values, mask=~valid).cast(arrow_type)
 
 
 def ints_of(column: pa.Array, missing: int) -> Ints:
