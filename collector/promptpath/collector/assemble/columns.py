@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from promptpath.collector.assemble.ragged import array_of, codes_of, known
@@ -17,9 +20,10 @@ class Columns:
         self.table = table
         #: Of a column that says nothing at all.
         self.nowhere = np.zeros(table.num_rows, dtype=np.bool_)
+        self._bits: dict[tuple[str, ...], npt.NDArray[np.uint32]] = {}
         self._known: dict[str, Bools] = {}
         self._filled: dict[str, Bools] = {}
-        self._coded: dict[str, tuple[Ints, list[str]]] = {}
+        self._coded: dict[str, tuple[npt.NDArray[np.signedinteger[Any]], list[str]]] = {}
         self._ranked: dict[str, tuple[Ints, list[str]]] = {}
 
     def __getitem__(self, name: str) -> pa.Array:
@@ -44,7 +48,23 @@ class Columns:
             self._filled[name] = found if found.any() else self.nowhere
         return self._filled[name]
 
-    def coded(self, name: str) -> tuple[Ints, list[str]]:
+    def says(self, name: str) -> Bools:
+        """Where a column says something: a text that is not empty, else any value."""
+        is_text = pa.types.is_string(self[name].type)
+        return self.filled(name) if is_text else self.known(name)
+
+    def bits(self, names: tuple[str, ...]) -> npt.NDArray[np.uint32]:
+        """Which of some columns say something, a bit each, the first the lowest; by row."""
+        if names not in self._bits:
+            found = np.zeros(self.table.num_rows, dtype=np.uint32)
+            for number, name in enumerate(names):
+                says = self.says(name)
+                if says is not self.nowhere:
+                    found |= says.astype(np.uint32) << np.uint32(number)
+            self._bits[names] = found
+        return self._bits[names]
+
+    def coded(self, name: str) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
         """A text column as codes, in no order, into a list whose first entry is ''."""
         if name not in self._coded:
             self._coded[name] = sparse_codes_of(self[name])

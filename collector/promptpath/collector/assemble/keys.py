@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from promptpath.collector.assemble.ragged import bools_of
+from promptpath.collector.assemble.ragged import array_of, bools_of
 from promptpath.collector.assemble.schema import Bools, Ints
+from promptpath.collector.assemble.texts import filled
 
 #: What joined a prompt's spans, the surest first; index into the values of `joined_by`.
 JOINED_BY: Final[tuple[str, ...]] = ("", "request_id", "response_id", "bootstrap_id", "time")
@@ -58,14 +59,16 @@ def find(table: pa.Table) -> Keys:
 
     A row may repeat where a span has one id under two names.
     """
-    counts = bools_of(table["inference"].combine_chunks())
-    counts |= np.asarray(pc.not_equal(table["stage"].combine_chunks(), "").to_numpy(zero_copy_only=False))
+    counts = bools_of(array_of(table["inference"])) | filled(array_of(table["stage"]))
     rows: list[Ints] = []
     kinds: list[Ints] = []
     exacts: list[Bools] = []
     texts: list[pa.Array] = []
     for name, kind in _COLUMNS:
-        encoded = table[name].combine_chunks().dictionary_encode()
+        column = array_of(table[name])
+        if not filled(column).any():
+            continue
+        encoded = column.dictionary_encode()
         word = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         usable = pc.invert(pc.is_in(pc.utf8_lower(encoded.dictionary), pa.array(_NOTHING)))
         usable = np.asarray(usable.to_numpy(zero_copy_only=False), dtype=np.bool_)

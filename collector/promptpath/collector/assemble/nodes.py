@@ -117,7 +117,7 @@ def load(table: pa.Table) -> Nodes:
         service=service,
         process=text("process")[0],
         host=host,
-        request=request[rows],
+        request=request[rows].astype(np.int64),
         loopback=flag("loopback"),
         inference=flag("inference"),
         agent=flag("agent"),

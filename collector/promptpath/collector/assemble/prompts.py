@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -39,12 +40,37 @@ from promptpath.collector.assemble.schema import (
 )
 from promptpath.collector.assemble.sorting import exact_sums, order_by, runs
 from promptpath.collector.assemble.stalls import Prefills
+from promptpath.collector.assemble.texts import take_ids
 from promptpath.collector.assemble.tokens import Deliveries, latencies
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage, Status
 
 _ABORTED: Final = (Status.CLIENT_ABORT, Status.SERVER_ABORT, Status.TIMEOUT)
 _UINT16_MAX: Final = 0xFFFF
+#: Columns that few spans say something in, of which a prompt has what its first such span says.
+_SPARSE: Final = (
+    "streaming",
+    "choices",
+    "operation",
+    "model",
+    "request_model",
+    "finish_reason",
+    "http_status",
+    "error_type",
+    "abort",
+    "tenant",
+    "input_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "preemptions",
+    "tcp_rtt_us",
+    "tcp_retransmits",
+    "first_byte_ns",
+    "cost_usd",
+    "conversation_id",
+    "agent_name",
+)
 
 
 @dataclass
@@ -73,15 +99,24 @@ class Batch:
         """The first valid node of each prompt in the order of `Prompts.order`; shape (m,), -1 where none is."""
         return first_of_group(self.prompts.of, self.prompts.order, valid, len(self.prompts))
 
-    def first(self, valid: Bools, *, of_answer: bool = False) -> Ints:
-        """As `pick`, of spans; valid: by row of the table.
+    @cached_property
+    def _says(self) -> npt.NDArray[np.uint32]:
+        """Which of `_SPARSE` each of `order` says, a bit each."""
+        return self.columns.bits(_SPARSE)[self.order_rows]
+
+    def saying(self, name: str) -> Ints:
+        """The spans that say something in a column of `_SPARSE`, in the order of `order`."""
+        if self.columns.says(name) is self.columns.nowhere:
+            return np.empty(0, dtype=np.int64)
+        return self.order[np.flatnonzero(self._says & np.uint32(1 << _SPARSE.index(name)))]
+
+    def first(self, name: str, *, of_answer: bool = False) -> Ints:
+        """The first span of each prompt that says something in a column of `_SPARSE`; shape (m,), -1 where none does.
 
         of_answer: only spans that can speak of the prompt's answer, not those of a prefill worker.
         """
         result = np.full(len(self.prompts), NONE, dtype=np.int64)
-        if valid is self.columns.nowhere:
-            return result
-        node = self.order[np.flatnonzero(valid[self.order_rows])]
+        node = self.saying(name)
         if of_answer:
             node = node[~self.attempts.prepared[node]]
         if len(node):
@@ -97,47 +132,36 @@ class Batch:
         """Table rows of nodes; -1 stays -1."""
         return np.where(node == NONE, NONE, self.nodes.row[node])
 
-    def known(self, name: str) -> Bools:
-        """Rows of the table with a value in a column that is not text."""
-        return self.columns.known(name)
-
     def ints(self, name: str) -> tuple[Ints, Bools]:
         """An integer column of the n nodes and where it is known; parts of spans know nothing."""
-        known = self.known(name)[self.nodes.row]
+        known = self.columns.known(name)[self.nodes.row]
         known[self.nodes.spans :] = False
         return ints_of(self.column(name).take(pa.array(self.nodes.row)), 0), known
 
     def outermost_int(self, name: str) -> Ints:
         """Of each prompt the outermost known value, -1 where none."""
-        return self.int_at(name, self.first(self.known(name)), -1)
+        return self.int_at(name, self.first(name), -1)
 
     def int_at(self, name: str, node: Ints, missing: int) -> Ints:
         """A column's values at spans, `missing` where the span is -1 or knows none."""
         return ints_of(self.column(name).take(pa.array(self.rows(node), mask=node == NONE)), missing)
 
-    def texts(self, name: str) -> tuple[Ints, list[str]]:
-        """A text column of the n nodes as codes into a list whose first entry is ''."""
-        codes, names = self.coded(name)
-        codes = codes[self.nodes.row]
-        codes[self.nodes.spans :] = 0
-        return codes, names
-
-    def coded(self, name: str) -> tuple[Ints, list[str]]:
+    def coded(self, name: str) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
         """A text column by row of the table, as codes into a list whose first entry is ''."""
         return self.columns.coded(name)
 
     def code_at(self, name: str, node: Ints) -> Ints:
         """Codes of a text column at nodes; 0 where the node is -1 or a part of a span."""
         span = (node != NONE) & (node < self.nodes.spans)
-        return np.where(span, self.coded(name)[0][self.nodes.row[node]], 0)
+        return np.where(span, self.coded(name)[0][self.nodes.row[node]], 0).astype(np.int64)
 
     def outermost_text(self, name: str) -> pa.Array:
         """Of each prompt the outermost text that is not empty, else ''."""
-        return take_texts(self.column(name), self.rows(self.first(self.columns.filled(name), of_answer=True)))
+        return take_texts(self.column(name), self.rows(self.first(name, of_answer=True)))
 
     def sums(self, name: str) -> Ints:
         """Sum over each prompt's spans that know a value; -1 where none does."""
-        node = self.order[self.known(name)[self.order_rows]]
+        node = self.saying(name)
         prompt = self.prompts.of[node]
         total = exact_sums(prompt, self.int_at(name, node, 0), len(self.prompts))
         total[np.bincount(prompt, minlength=len(total)) == 0] = -1
@@ -149,10 +173,10 @@ def not_streaming(batch: Batch) -> tuple[Bools, Bools]:
 
     Embeddings come in one piece, whatever is said.
     """
-    node = batch.first(batch.known("streaming"))
+    node = batch.first("streaming")
     says = bools_of(batch.column("streaming").take(pa.array(batch.nodes.row[node])))
     _, names = batch.coded("operation")
-    code = batch.code_at("operation", batch.first(batch.columns.filled("operation")))
+    code = batch.code_at("operation", batch.first("operation"))
     whole = np.array([name == "embeddings" for name in names])[code]
     return whole | ((node != NONE) & ~says), ~whole & (node != NONE) & says
 
@@ -185,7 +209,7 @@ def build(
     def ints(name: str, values: Ints, missing: int = NO_NS) -> None:
         columns[name] = nullable(values, values != missing, PROMPT_SCHEMA.field(name).type)
 
-    ids = take_texts(batch.column("span_id"), nodes.row[root])
+    ids = take_ids(nodes.span_ids, nodes.owner[root])
     columns |= {"prompt_id": ids, "root_span_id": ids}
     columns["trace_id"] = take_texts(batch.column("trace_id"), nodes.row[root])
     columns["start_time"] = pa.array(nodes.start[root]).cast(PROMPT_SCHEMA.field("start_time").type)
@@ -252,9 +276,9 @@ def _models(batch: Batch, first: FirstTokens, columns: dict[str, pa.Array]) -> N
     """`model`: what answered, else what the engine was asked for, else what was asked for at the root."""
     _, names = batch.coded("request_model")
     _, answered_names = batch.coded("model")
-    request = batch.code_at("request_model", batch.first(batch.columns.filled("request_model")))
+    request = batch.code_at("request_model", batch.first("request_model"))
     engine = batch.code_at("request_model", first.server)
-    model = batch.code_at("model", batch.first(batch.columns.filled("model")))
+    model = batch.code_at("model", batch.first("model"))
     columns["request_model"] = pa.array(names).take(pa.array(request))
     both = pa.array([*answered_names, *names])
     fallback = np.where(engine > 0, engine, request) + len(answered_names)
@@ -266,13 +290,13 @@ def _evidence(batch: Batch) -> status.Evidence:
     alive = ~batch.attempts.lost
     failed = batch.nodes.failed
 
-    def outermost(valid: Bools, *, of_answer: bool = False) -> Ints:
+    def outermost(name: str, *, of_answer: bool = False) -> Ints:
         # Lost attempts stand last in a prompt's order: where the first is one, all are.
-        node = batch.first(valid, of_answer=of_answer)
+        node = batch.first(name, of_answer=of_answer)
         return np.where((node != NONE) & alive[node], node, NONE)
 
     def both(name: str) -> tuple[Ints, Ints, list[str]]:
-        said = outermost(batch.columns.filled(name), of_answer=True)
+        said = outermost(name, of_answer=True)
         return batch.code_at(name, root), batch.code_at(name, said), batch.coded(name)[1]
 
     root_abort, any_abort, abort_names = both("abort")
@@ -286,7 +310,7 @@ def _evidence(batch: Batch) -> status.Evidence:
         root_error=root_error,
         any_error=any_error,
         root_http=batch.int_at("http_status", root, 0),
-        any_http=batch.int_at("http_status", outermost(batch.known("http_status")), 0),
+        any_http=batch.int_at("http_status", outermost("http_status"), 0),
         root_failed=failed[root],
         any_failed=batch.pick(failed & alive) != NONE,
         finish_names=finish_names,
@@ -307,7 +331,7 @@ def _error_types(batch: Batch, ended: status.Endings) -> pa.Array:
 
 def _tokens(batch: Batch, found: Deliveries, ended: Ints, columns: dict[str, pa.Array]) -> Ints:
     """The token counts; returns output tokens, -1 where unknown."""
-    output = batch.int_at("output_tokens", batch.first(batch.known("output_tokens"), of_answer=True), -1)
+    output = batch.int_at("output_tokens", batch.first("output_tokens", of_answer=True), -1)
     output = np.maximum(output, _of_all_choices(batch, output))
     aborted = np.isin(ended, [status.STATUS_NAMES.index(one) for one in _ABORTED])
     # Of an answer cut short only what was delivered counts, not what the engine went on to make. Where the engine's
@@ -352,7 +376,7 @@ def _decode_ns(batch: Batch) -> Ints:
 
 def _first_byte(batch: Batch) -> Ints:
     """First byte or headers as the outermost hop that tells saw them, from the root's start; NO_NS if nobody tells."""
-    node = batch.first(batch.known("first_byte_ns"))
+    node = batch.first("first_byte_ns")
     node[batch.attempts.lost[node]] = NONE
     values = batch.int_at("first_byte_ns", node, 0)
     at = batch.nodes.start[node] + batch.axis.shift[node] - batch.nodes.start[batch.prompts.root]
@@ -385,7 +409,7 @@ def _agents(batch: Batch, columns: dict[str, pa.Array]) -> None:
         columns[name] = nullable(times[run], run != NONE, PROMPT_SCHEMA.field(name).type)
     for name in ("agent_name", "conversation_id"):
         _, names = batch.coded(name)
-        own = batch.code_at(name, batch.first(batch.columns.filled(name)))
+        own = batch.code_at(name, batch.first(name))
         near, far = tree.nearest_agent[root], tree.workflow[root]
         said = [batch.code_at(name, far), batch.code_at(name, near)]
         code = np.zeros(len(root), dtype=np.int64)
@@ -396,5 +420,5 @@ def _agents(batch: Batch, columns: dict[str, pa.Array]) -> None:
 
 
 def _cost(batch: Batch, columns: dict[str, pa.Array]) -> None:
-    row = batch.rows(batch.first(batch.known("cost_usd")))
+    row = batch.rows(batch.first("cost_usd"))
     columns["cost_usd"] = batch.column("cost_usd").take(pa.array(row, mask=row == NONE))

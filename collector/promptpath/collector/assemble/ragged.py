@@ -82,9 +82,11 @@ def array_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def known(column: pa.Array) -> Bools:
     """Where a column is not null."""
-    if column.null_count == len(column):
-        return np.zeros(len(column), dtype=np.bool_)
-    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    valid = column.buffers()[0]
+    if valid is None or column.null_count == 0:
+        return np.ones(len(column), dtype=np.bool_)
+    bits = np.unpackbits(np.frombuffer(valid, dtype=np.uint8), bitorder="little")
+    return bits[column.offset : column.offset + len(column)].view(np.bool_)
 
 
 def nullable(values: Any, valid: Bools, arrow_type: pa.DataType) -> pa.Array:

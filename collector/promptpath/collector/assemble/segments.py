@@ -13,7 +13,7 @@ import pyarrow as pa
 from promptpath.collector.assemble.breakdown import Painted
 from promptpath.collector.assemble.delivery import FirstTokens, Prompts
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.ragged import list_array
+from promptpath.collector.assemble.ragged import offsets_of
 from promptpath.collector.assemble.schema import STAGE_CODE, STAGE_NAMES, Ints
 from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.texts import take_ids
@@ -41,7 +41,8 @@ def build(nodes: Nodes, tree: Tree, prompts: Prompts, tokens: FirstTokens, paint
         "duration_ns": pa.array((end - start)[order]),
         "critical": pa.array(critical[order]),
     }
-    return {f"segments.{name}": list_array(prompt, column, len(prompts)) for name, column in values.items()}
+    offsets = offsets_of(prompt, len(prompts))
+    return {f"segments.{name}": pa.ListArray.from_arrays(offsets, column) for name, column in values.items()}
 
 
 def _idle(tree: Tree, prompts: Prompts, tokens: FirstTokens, painted: Painted) -> tuple[Ints, Ints, Ints]:

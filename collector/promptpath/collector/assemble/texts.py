@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -97,17 +97,19 @@ def ranks_of(column: pa.Array) -> Ints:
     return ranks
 
 
-def sparse_codes_of(column: pa.Array) -> tuple[Ints, list[str]]:
+def sparse_codes_of(column: pa.Array) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
     """A text column that is mostly empty as codes, in no order, into a list whose first entry is ''."""
     some = np.flatnonzero(filled(column))
-    codes = np.zeros(len(column), dtype=np.int64)
     if len(some) == 0:
-        return codes, [""]
+        return np.zeros(len(column), dtype=np.int16), [""]
     encoded = column.take(pa.array(some))
     if not pa.types.is_dictionary(encoded.type):
         encoded = encoded.dictionary_encode()
-    codes[some] = encoded.indices.to_numpy().astype(np.int64) + 1
-    return codes, ["", *encoded.dictionary.to_pylist()]
+    names = ["", *encoded.dictionary.to_pylist()]
+    small = len(names) <= np.iinfo(np.int16).max
+    codes: npt.NDArray[np.signedinteger[Any]] = np.zeros(len(column), dtype=np.int16 if small else np.int32)
+    codes[some] = encoded.indices.to_numpy() + 1
+    return codes, names
 
 
 def texts_of_ids(column: pa.Array, rows: Ints, words: tuple[Words, Words]) -> pa.Array:

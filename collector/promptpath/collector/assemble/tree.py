@@ -98,7 +98,7 @@ def build(nodes: Nodes, links: Links) -> Tree:
         prompt=prompt,
         stage=stage,
         staged_parent=staged_parent,
-        depth=heights(staged_parent)[0],
+        depth=_depths(prompt, stage, height, staged_parent),
         entry=entry,
         caller=nearest(inside, calls | (entry == np.arange(len(nodes)))),
         server=nearest(np.where(is_server, np.arange(len(nodes)), inside), is_server),
@@ -108,6 +108,14 @@ def build(nodes: Nodes, links: Links) -> Tree:
         repaired=links.nested | placed | adopted | (links.joined > 0),
         joined=np.where(placed | adopted, BY_TIME, links.joined),
     )
+
+
+def _depths(prompt: Ints, stage: Ints, height: Ints, staged_parent: Ints) -> Ints:
+    """How many nodes with a stage are above each, in its prompt."""
+    inside = prompt != NONE
+    if (stage[inside] > 0).all():
+        return np.where(inside, height - height[prompt], 0)
+    return heights(staged_parent)[0]
 
 
 def _cut_cycles(nodes: Nodes, parent: Ints) -> tuple[Ints, Ints]:
