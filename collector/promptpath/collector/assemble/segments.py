@@ -7,18 +7,23 @@ first token.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 
 from promptpath.collector.assemble.breakdown import Painted
 from promptpath.collector.assemble.delivery import FirstTokens, Prompts
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.ragged import offsets_of
+from promptpath.collector.assemble.ragged import firsts, offsets_of
 from promptpath.collector.assemble.schema import STAGE_CODE, STAGE_NAMES, Ints
 from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.texts import take_ids
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
+
+#: As long as all prompts together may be to lie on one line of 64 bits.
+_LONGEST_NS: Final = float(1 << 62)
 
 
 def build(nodes: Nodes, tree: Tree, prompts: Prompts, tokens: FirstTokens, painted: Painted) -> dict[str, pa.Array]:
@@ -30,7 +35,7 @@ def build(nodes: Nodes, tree: Tree, prompts: Prompts, tokens: FirstTokens, paint
     stage = np.concatenate((painted.stage, tree.stage[idle_node]))
     critical = np.arange(len(node)) < len(painted.node)
     prompt = prompts.of[node]
-    order = order_by(prompt, start, tree.depth[node], -end, node)
+    order = order_by(*_line(prompts, tokens, painted, prompt, start), tree.depth[node], -end, node)
     node, prompt = node[order], prompt[order]
     hop_names = pa.array(nodes.service_names, type=pa.string())
     values = {
@@ -43,6 +48,19 @@ def build(nodes: Nodes, tree: Tree, prompts: Prompts, tokens: FirstTokens, paint
     }
     offsets = offsets_of(prompt, len(prompts))
     return {f"segments.{name}": pa.ListArray.from_arrays(offsets, column) for name, column in values.items()}
+
+
+def _line(
+    prompts: Prompts, tokens: FirstTokens, painted: Painted, prompt: Ints, start: Ints
+) -> tuple[Ints] | tuple[Ints, Ints]:
+    """Keys that sort by prompt and start: one for both, the prompts end to end, unless they are too long together."""
+    begins = firsts(prompts.of[prompts.order])
+    low = np.minimum(np.minimum.reduceat(painted.extent_start[prompts.order], begins), 0)
+    high = np.maximum(np.maximum.reduceat(painted.extent_end[prompts.order], begins), tokens.end)
+    width = high - low + 1
+    if width.astype(np.float64).sum() >= _LONGEST_NS:
+        return prompt, start
+    return ((np.cumsum(width) - width - low)[prompt] + start,)
 
 
 def _idle(tree: Tree, prompts: Prompts, tokens: FirstTokens, painted: Painted) -> tuple[Ints, Ints, Ints]:
