@@ -40,8 +40,8 @@ class CollectorConfig:
     """Settings of a collector. Port 0 is a free port; `Collector.ports` says which.
 
     `journal` defaults to `journal/` in the store's directory (for a server: the user's data directory). `grace_s`:
-    quiet seconds before a prompt is assembled. `rules`: a directory of the user's rule files. `drain_s`: how long a stop
-    may take to store what the journal holds; the rest is stored by the next start.
+    quiet seconds before a prompt is assembled. `rules`: a directory of the user's rule files. `drain_s`: how
+    long a stop may take to store what the journal holds; the rest is stored by the next start.
     """
 
     storage: str = DEFAULT_URL

@@ -19,7 +19,10 @@ def test_numbered_without_gaps_and_expanded() -> None:
         assert re.fullmatch(r"[0-9a-f]{64}", migration.checksum)
         for statement in migration.statements:
             assert "{{" not in statement
-            assert re.match(r"(CREATE (TABLE|VIEW|OR REPLACE VIEW|MATERIALIZED VIEW)|ALTER TABLE \w+ ADD COLUMN IF NOT EXISTS) ", statement), statement[:80]
+            assert re.match(
+                r"(CREATE (TABLE|VIEW|OR REPLACE VIEW|MATERIALIZED VIEW)|ALTER TABLE \w+ ADD COLUMN IF NOT EXISTS) ",
+                statement,
+            ), statement[:80]
 
 
 def test_every_mergetree_drops_repeated_blocks_and_is_durable() -> None:
