@@ -52,14 +52,17 @@ def assemble(spans: pa.Table, config: AssembleConfig | None = None, clocks: Cloc
         return PROMPT_SCHEMA.empty_table()
     columns = Columns(table)
     parts = []
-    for window, links in windows.split(loaded, tree.link(loaded, table)):
+    linked = tree.link(loaded, table)
+    for window, links in windows.split(loaded, linked):
         if window.inference.any():
             grown = tree.build(window, links)
             parts.append((window, grown, clock.measure(window, grown, columns)))
     if clocks is not None:
         clock.tell(clocks, parts)
     others = stalls.prefills([(window, grown) for window, grown, _ in parts])
-    return prompts.in_order([_prompts(columns, *part, clocks, config, others) for part in parts])
+    rows = [_prompts(columns, *part, clocks, config, others) for part in parts]
+    # Windows are by trace, but joined traces are together in that of the first of them.
+    return prompts.in_order(rows) if linked.joined.any() else pa.concat_tables(rows)
 
 
 def _prompts(

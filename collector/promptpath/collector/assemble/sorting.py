@@ -123,10 +123,11 @@ def find(groups: Ints, keys: tuple[Words, Words], asked: Ints, wanted: tuple[Wor
 def _slots(pair: tuple[Words, Words], begin: Ints, length: Ints) -> Ints:
     mixed: Words = pair[0] * _SPREAD[0]
     mixed += pair[1] * _SPREAD[1]
-    mixed ^= mixed >> np.uint64(29)
-    mixed *= _SPREAD[1]
-    share = (mixed >> np.uint64(32)) * (4 * length).view(np.uint64)
-    slots: Ints = begin + (share >> np.uint64(32)).view(np.int64)
+    mixed >>= np.uint64(32)
+    mixed *= (4 * length).view(np.uint64)
+    mixed >>= np.uint64(32)
+    slots = mixed.view(np.int64)
+    slots += begin
     return slots
 
 

@@ -20,7 +20,7 @@ from promptpath.collector.assemble.delivery import FirstTokens, Prompts
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE, first_of_group, list_array, spans_of
 from promptpath.collector.assemble.schema import PROMPT_SCHEMA, STAGE_CODE, Bools, Ints
-from promptpath.collector.assemble.sorting import exact_sums
+from promptpath.collector.assemble.sorting import exact_sums, order_by
 from promptpath.collector.assemble.tokens import Deliveries, counts_of
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
@@ -54,7 +54,7 @@ def prefills(parts: Sequence[tuple[Nodes, Tree]]) -> Prefills:
     process, start, end, root = (
         (np.concatenate([none, *columns]) for columns in zip(*found, strict=True)) if found else (none,) * 4
     )
-    order = np.lexsort((start, process))
+    order = order_by(process, start)
     return Prefills(process[order], start[order], end[order], root[order])
 
 
