@@ -50,7 +50,7 @@ class Attempts:
 def find(nodes: Nodes, tree: Tree, axis: Axis) -> Attempts:
     """The attempts of all prompts."""
     inside = tree.prompt != NONE
-    root = tree.prompt == np.arange(len(nodes))
+    root = tree.prompt == nodes.own
     calls = IS_CALLER[tree.stage] & inside
     answered = _answered(nodes, tree, root)
     lost, first_lost, following = _lost(nodes, tree, axis, calls, root)
@@ -85,7 +85,7 @@ def _count(tree: Tree, chosen: Bools) -> Ints:
 
 def _answered(nodes: Nodes, tree: Tree, root: Bools) -> Bools:
     """Nodes under which, inside their hop, another hop (or an engine in the same process) left a span."""
-    is_entry = tree.entry == np.arange(len(nodes))
+    is_entry = tree.entry == nodes.own
     within = (tree.prompt != NONE) & ~root
     shows = np.flatnonzero(within & (is_entry | _ENGINE[tree.stage]))
     return mark_above(tree.parent, shows, through=within & ~is_entry)
@@ -94,7 +94,7 @@ def _answered(nodes: Nodes, tree: Tree, root: Bools) -> Bools:
 def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, root: Bools) -> tuple[Bools, Ints, Ints]:
     """Nodes inside lost attempts; the lost attempts themselves; the attempt that followed each."""
     above = np.where(tree.staged_parent == NONE, 0, tree.staged_parent)
-    bare = (tree.entry == np.arange(len(nodes))) & (tree.stage > 0) & (tree.staged_parent != NONE) & ~calls[above]
+    bare = (tree.entry == nodes.own) & (tree.stage > 0) & (tree.staged_parent != NONE) & ~calls[above]
     attempt = np.flatnonzero((calls | bare) & ~root & (tree.caller != NONE)).astype(np.int64)
     # Only under a caller of which one failed can any be lost.
     suspect = np.zeros(len(nodes), dtype=np.bool_)

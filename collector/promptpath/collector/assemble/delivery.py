@@ -64,7 +64,7 @@ class FirstTokens:
 
 def prompts_of(nodes: Nodes, tree: Tree, attempts: Attempts, axis: Axis) -> Prompts:
     """Number the prompts and order what is in them."""
-    root = np.flatnonzero(tree.prompt == np.arange(len(nodes))).astype(np.int64)
+    root = np.flatnonzero(tree.prompt == nodes.own).astype(np.int64)
     root = root[order_by(nodes.trace[root], nodes.start[root])]
     number = np.full(len(nodes) + 1, NONE, dtype=np.int64)
     number[root] = np.arange(len(root))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +61,11 @@ class Nodes:
     def __len__(self) -> int:
         return len(self.start)
 
+    @cached_property
+    def own(self) -> Ints:
+        """0, 1, ... n - 1: each node itself. Not to be changed."""
+        return np.arange(len(self), dtype=np.int64)
+
 
 def load(table: pa.Table) -> Nodes:
     """Nodes of a span table that `check_spans` has passed."""
@@ -68,18 +74,18 @@ def load(table: pa.Table) -> Nodes:
     start = ints_of(array_of(table["start_ns"]), 0)
     duration = np.maximum(ints_of(array_of(table["duration_ns"]), 0), 0)
 
-    rows = _canonical_rows(trace, span, start, duration)
-    trace, named = trace[rows], named[rows]
-    wanted = [parent_id[0][rows], parent_id[1][rows], trace.view(np.uint64)]
+    rows, trace, own = _canonical_rows(trace, span, start, duration)
+    named = named[rows]
     asking = np.flatnonzero(named)
     parent = np.full(len(rows), NONE, dtype=np.int64)
-    own = (span[0][rows], span[1][rows])
-    parent[asking] = find(trace, own, trace[asking], (wanted[0][asking], wanted[1][asking]))
+    wanted = [word[rows[asking]] for word in parent_id]
+    parent[asking] = find(trace, own, trace[asking], (wanted[0], wanted[1]))
     parent_key = parent.copy()
     parent[parent == np.arange(len(rows))] = NONE
     lost = np.flatnonzero(named & (parent == NONE))
     unknown = lost[parent_key[lost] == NONE]
-    parent_key[unknown] = len(rows) + _numbered([key[unknown] for key in wanted])
+    keys = [trace[unknown].view(np.uint64), *(word[rows[unknown]] for word in parent_id)]
+    parent_key[unknown] = len(rows) + _numbered(keys)
     orphan = np.zeros(len(rows), dtype=np.bool_)
     orphan[lost] = True
 
@@ -88,7 +94,8 @@ def load(table: pa.Table) -> Nodes:
         return codes[rows], names
 
     def flag(name: str) -> Bools:
-        return bools_of(array_of(table[name]))[rows]
+        values = bools_of(array_of(table[name]))
+        return values[rows] if values.any() else np.zeros(len(rows), dtype=np.bool_)
 
     stage_codes, stage_names = text("stage")
     known = np.array([STAGE_CODE.get(name, 0) for name in stage_names] or [0], dtype=np.int64)
@@ -131,13 +138,17 @@ def load(table: pa.Table) -> Nodes:
     return _with_parts(nodes, table)
 
 
-def _canonical_rows(trace: Ints, span: tuple[Words, Words], start: Ints, duration: Ints) -> Ints:
-    """Rows by trace and span id; of a span sent twice the longer one only."""
+def _canonical_rows(
+    trace: Ints, span: tuple[Words, Words], start: Ints, duration: Ints
+) -> tuple[Ints, Ints, tuple[Words, Words]]:
+    """Rows by trace and span id, of a span sent twice the longer one only; and their traces and span ids."""
     order = order_by(trace, *span, start, duration)
-    begins = runs(trace[order], span[0][order], span[1][order])
-    ends = np.append(begins[1:], len(order))[: len(begins)] - 1
-    chosen: Ints = order[ends]
-    return chosen
+    trace, first, second = trace[order], span[0][order], span[1][order]
+    begins = runs(trace, first, second)
+    if len(begins) == len(order):
+        return order, trace, (first, second)
+    rows = order[np.append(begins[1:], len(order)) - 1]
+    return rows, trace[begins], (first[begins], second[begins])
 
 
 def _numbered(keys: Sequence[Words]) -> Ints:
@@ -153,11 +164,13 @@ def _first_delivery(gaps: pa.Array, rows: Ints, said: Ints, stage: Ints) -> Ints
     """Span start to first delivery in ns: from the token gaps, else as the span says, for spans that contain others."""
     offsets = gaps.offsets.to_numpy()
     values = gaps.values.to_numpy(zero_copy_only=False)
-    begin = offsets[:-1][rows]
-    has = np.flatnonzero((offsets[1:] != offsets[:-1])[rows])
-    first = np.where(said >= 0, said, NO_NS)
-    first[has] = values[begin[has]].astype(np.int64) * 1000
-    first[~IS_CONTAINER[stage] & (stage != STAGE_CODE["inbound"])] = NO_NS
+    first = np.full(len(rows), NO_NS, dtype=np.int64)
+    hop = np.flatnonzero(IS_CONTAINER[stage] | (stage == STAGE_CODE["inbound"]))
+    row = rows[hop]
+    begin = offsets[row]
+    has = offsets[row + 1] != begin
+    first[hop] = np.where(said[hop] >= 0, said[hop], NO_NS)
+    first[hop[has]] = values[begin[has]].astype(np.int64) * 1000
     return first
 
 

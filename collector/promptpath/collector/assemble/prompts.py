@@ -108,7 +108,7 @@ class Batch:
         """The spans that say something in a column of `_SPARSE`, in the order of `order`."""
         if self.columns.says(name) is self.columns.nowhere:
             return np.empty(0, dtype=np.int64)
-        return self.order[np.flatnonzero(self._says & np.uint32(1 << _SPARSE.index(name)))]
+        return self.order[np.flatnonzero((self._says & np.uint32(1 << _SPARSE.index(name))) != 0)]
 
     def first(self, name: str, *, of_answer: bool = False) -> Ints:
         """The first span of each prompt that says something in a column of `_SPARSE`; shape (m,), -1 where none does.

@@ -205,8 +205,13 @@ NO_NS: Final = np.iinfo(np.int64).min
 """Stands for "not seen" in int64 arrays of times."""
 
 
+#: Texts of which a batch has few. They may come as dictionaries, which saves telling them apart again.
+_CODED: Final = ("kind", "scope", "service", "process", "host", "stage")
+_DICTIONARY: Final = pa.dictionary(pa.int32(), _text)
+
+
 def check_spans(spans: pa.Table) -> pa.Table:
-    """`spans` with exactly the columns and types of SPAN_SCHEMA, dictionaries decoded, in one chunk.
+    """`spans` with exactly the columns and types of SPAN_SCHEMA, in one chunk. Dictionaries stay such where that helps.
 
     Raises AssembleError naming the column that is missing or has a type that cannot be read.
     """
@@ -215,6 +220,9 @@ def check_spans(spans: pa.Table) -> pa.Table:
         if field.name not in spans.column_names:
             raise AssembleError(f"spans: column {field.name!r} is missing")
         column = spans.column(field.name)
+        if field.name in _CODED and column.type == _DICTIONARY:
+            columns.append(column.unify_dictionaries().combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+            continue
         if column.type != field.type:
             try:
                 column = column.cast(field.type)
@@ -223,4 +231,4 @@ def check_spans(spans: pa.Table) -> pa.Table:
                     f"spans: column {field.name!r} is {column.type}, not {field.type}: {error}"
                 ) from None
         columns.append(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
-    return pa.Table.from_arrays(columns, schema=SPAN_SCHEMA)
+    return pa.Table.from_arrays(columns, names=SPAN_SCHEMA.names)

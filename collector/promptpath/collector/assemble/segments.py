@@ -33,18 +33,17 @@ def build(nodes: Nodes, tree: Tree, prompts: Prompts, tokens: FirstTokens, paint
     start = np.concatenate((painted.start, idle_start))
     end = np.concatenate((painted.end, idle_end))
     stage = np.concatenate((painted.stage, tree.stage[idle_node]))
-    critical = np.arange(len(node)) < len(painted.node)
     prompt = prompts.of[node]
     order = order_by(*_line(prompts, tokens, painted, prompt, start), tree.depth[node], -end, node)
     node, prompt = node[order], prompt[order]
     hop_names = pa.array(nodes.service_names, type=pa.string())
     values = {
         "stage": pa.array(STAGE_NAMES, type=pa.string()).take(pa.array(stage[order])),
-        "hop": hop_names.take(pa.array(nodes.service[tree.entry[node]])),
+        "hop": hop_names.take(pa.array(nodes.service[tree.entry][node])),
         "span_id": take_ids(nodes.span_ids, nodes.owner[node]),
         "start_ns": pa.array(start[order]),
         "duration_ns": pa.array((end - start)[order]),
-        "critical": pa.array(critical[order]),
+        "critical": pa.array(order < len(painted.node)),
     }
     offsets = offsets_of(prompt, len(prompts))
     return {f"segments.{name}": pa.ListArray.from_arrays(offsets, column) for name, column in values.items()}
@@ -85,13 +84,12 @@ def _idle(tree: Tree, prompts: Prompts, tokens: FirstTokens, painted: Painted) -
     end[last] = painted.extent_end[member]
     end[at] = painted.start[owned]
     start[at + 1] = painted.end[owned]
-    node = np.repeat(member, count + 1)
+    real = np.flatnonzero(start < end)
+    node, start, end = np.repeat(member, count + 1)[real], start[real], end[real]
     cut = tokens.ttft[prompts.of[node]]
-    across = (start < cut) & (cut < end)
-    node, start, end = (
-        np.concatenate((node, node[across])),
-        np.concatenate((start, cut[across])),
-        np.concatenate((np.where(across, cut, end), end[across])),
-    )
-    real = start < end
-    return node[real], start[real], end[real]
+    across = np.flatnonzero((start < cut) & (cut < end))
+    cut = cut[across]
+    after = node[across], cut, end[across]
+    end[across] = cut
+    node, start, end = (np.concatenate(both) for both in zip((node, start, end), after, strict=True))
+    return node, start, end

@@ -15,6 +15,8 @@ Key = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
 _NONE: Final = -1
 _WORD_BITS: Final = 64
+#: Fewer bits of a key than this are left to the comparison of what is equal without them.
+_WORTH_BITS: Final = 8
 #: Odd, without pattern: multiplying by them spreads ids over the high bits.
 _SPREAD: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 #: After so many steps along a hash table the rest is looked up by sorting: keys made to collide cost no more than that.
@@ -35,6 +37,9 @@ def order_by(*keys: Key) -> Ints:
     word: Words | None = None
     rest: list[Key] = []
     for number, key in enumerate(keys):
+        if room < _WORTH_BITS and word is not None:
+            rest = list(keys[number:])
+            break
         low = key.min()
         width = (int(key.max()) - int(low)).bit_length()
         if not width:

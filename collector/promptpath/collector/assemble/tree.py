@@ -85,7 +85,7 @@ def build(nodes: Nodes, links: Links) -> Tree:
         prompt = _prompts(nodes, parent)
     prompt[np.isin(prompt, nobody)] = NONE
     stage = _stages(nodes, parent, prompt)
-    root = prompt == np.arange(len(nodes))
+    root = prompt == nodes.own
     inside = np.where(root | (prompt == NONE), NONE, parent)
     staged_parent = nearest(inside, stage > 0)
     calls = IS_CALLER[stage]
@@ -100,8 +100,8 @@ def build(nodes: Nodes, links: Links) -> Tree:
         staged_parent=staged_parent,
         depth=_depths(prompt, stage, height, staged_parent),
         entry=entry,
-        caller=nearest(inside, calls | (entry == np.arange(len(nodes)))),
-        server=nearest(np.where(is_server, np.arange(len(nodes)), inside), is_server),
+        caller=nearest(inside, calls | (entry == nodes.own)),
+        server=nearest(np.where(is_server, nodes.own, inside), is_server),
         workflow=workflow,
         nearest_agent=nearest_agent,
         host=_hosts(nodes, parent, calls),
@@ -140,7 +140,7 @@ def _cut_cycles(nodes: Nodes, parent: Ints) -> tuple[Ints, Ints]:
 
 def _prompts(nodes: Nodes, parent: Ints) -> Ints:
     """The root of each node's prompt: its outermost inference ancestor, or itself; -1 outside of prompts."""
-    own = np.arange(len(nodes), dtype=np.int64)
+    own = nodes.own
     closest = nearest(np.where(nodes.inference, own, parent), nodes.inference)
     above = np.where(parent == NONE, NONE, closest[parent])
     outer = nodes.inference & (above == NONE)
@@ -155,8 +155,8 @@ def _adopt(nodes: Nodes, parent: Ints, prompt: Ints) -> tuple[Ints, Bools, Ints]
     came from: then the root of another prompt is what is lost. Where there are several prompts and nothing says whose
     hop it is, it is nobody's, rather than one prompt too many.
     """
-    root = prompt == np.arange(len(nodes))
-    alone = nodes.orphan & (parent == NONE) & (nodes.parent_key != np.arange(len(nodes)))
+    root = prompt == nodes.own
+    alone = nodes.orphan & (parent == NONE) & (nodes.parent_key != nodes.own)
     lost = np.flatnonzero(alone & ((prompt == NONE) | root) & (nodes.stage > 0))
     adopted = np.zeros(len(nodes), dtype=np.bool_)
     if len(lost) == 0:
@@ -196,7 +196,7 @@ def _stages(nodes: Nodes, parent: Ints, prompt: Ints) -> Ints:
         leaves = IS_CALLER[stage] | IS_RELAY[stage] | (served & (nodes.service != nodes.service[parent]))
         passes_on = mark_above(parent, np.flatnonzero(leaves & (parent != NONE)))
         stage[inbound] = np.where(passes_on[inbound], STAGE_CODE[Stage.GATEWAY], _SERVER)
-    root = np.flatnonzero(prompt == np.arange(len(nodes)))
+    root = np.flatnonzero(prompt == nodes.own)
     of_root = stage[root]
     of_root[of_root == STAGE_CODE[Stage.CALL]] = STAGE_CODE[Stage.CLIENT]
     # A root owns whatever nothing else does, so its stage must be one that counts before the first token.
@@ -210,7 +210,7 @@ def _entries(nodes: Nodes, inside: Ints, calls: Bools) -> Ints:
     new_hop = nodes.process != nodes.process[inside]
     new_hop |= nodes.server_kind & calls[inside]
     new_hop |= inside == NONE
-    return nearest(np.where(new_hop, np.arange(len(nodes), dtype=np.int64), inside), new_hop)
+    return nearest(np.where(new_hop, nodes.own, inside), new_hop)
 
 
 def _hosts(nodes: Nodes, parent: Ints, calls: Bools) -> Ints:
@@ -220,7 +220,7 @@ def _hosts(nodes: Nodes, parent: Ints, calls: Bools) -> Ints:
     new_hop = (nodes.process != nodes.process[parent]) | (nodes.server_kind & calls[parent])
     other = (nodes.host != nodes.host[parent]) & ~(new_hop & calls[parent] & nodes.loopback[parent])
     other |= parent == NONE
-    return nodes.host[nearest(np.where(other, np.arange(len(nodes), dtype=np.int64), parent), other)]
+    return nodes.host[nearest(np.where(other, nodes.own, parent), other)]
 
 
 def _agents(nodes: Nodes, parent: Ints) -> tuple[Ints, Ints]:
