@@ -256,7 +256,8 @@ def test_an_application_that_raises_in_mid_stream(spans: Spans, post: Any) -> No
 
     with (
         serve(Starlette(routes=[Route(PATH, answer, methods=["POST"])])) as url,
-        pytest.raises(httpx.RemoteProtocolError),
+        # Whether the end or a reset comes first is the kernel's to say.
+        pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)),
     ):
         post(url + PATH)
     (span,) = spans.dicts(1)
@@ -350,7 +351,7 @@ def test_a_server_that_gives_up_in_mid_answer(spans: Spans, post: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         await send({"type": "http.response.body", "body": FRAMES[1], "more_body": True})
 
-    with serve(AsgiMiddleware(app)) as url, pytest.raises(httpx.RemoteProtocolError):
+    with serve(AsgiMiddleware(app)) as url, pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
         post(url + PATH)
     (span,) = spans.dicts(1)
     assert span["attributes"]["promptpath.abort"] == "server"

@@ -483,10 +483,11 @@ def test_an_answer_that_breaks_off(spans: Spans) -> None:
         next(stream)
         with pytest.raises(openai.APIConnectionError) as raised:
             next(stream)
-    assert isinstance(raised.value.__cause__, httpx2.RemoteProtocolError)
+    cause = raised.value.__cause__  # whether the end or a reset comes first is the kernel's to say
+    assert isinstance(cause, (httpx2.RemoteProtocolError, httpx2.ReadError))
     spans.wait(3)
     assert attributes_of(spans.named("chat tiny"))["error.type"] == "APIConnectionError"
-    assert attributes_of(spans.named("POST"))["error.type"] == "RemoteProtocolError"
+    assert attributes_of(spans.named("POST"))["error.type"] == type(cause).__name__
 
 
 def test_an_error_in_the_stream(client: openai.OpenAI, model: Model, spans: Spans) -> None:
