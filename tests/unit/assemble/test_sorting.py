@@ -69,11 +69,12 @@ def test_ids_are_equal_where_the_texts_are_and_sort_as_they_do(ids: list[str]) -
     own, named = pa.array(ids), pa.array([ids[1], "", ids[0]])
     words, others, some = texts.ids_of(own, named)
     assert some.tolist() == [True, False, True]
-    pairs = list(zip(*(one.tolist() for one in words), strict=True))
+    pairs = words.tolist()
     assert sorted(range(3), key=lambda index: pairs[index]) == sorted(range(3), key=lambda index: ids[index])
-    assert (others[0][0], others[1][0]) == pairs[1]
+    assert others[0].tolist() == pairs[1]
     rows = np.array([2, 0])
-    chosen = (words[0][rows], words[1][rows])
+    chosen = texts.take_pairs(words, rows)
+    assert np.stack(chosen, axis=1).tolist() == [pairs[2], pairs[0]]
     assert texts.texts_of_ids(own, rows, chosen).to_pylist() == [ids[2], ids[0]]
     assert texts.take_ids(own.slice(1), np.array([1, 0, 1])).to_pylist() == [ids[2], ids[1], ids[2]]
 

@@ -20,6 +20,7 @@ class Columns:
         self.table = table
         #: Of a column that says nothing at all.
         self.nowhere = np.zeros(table.num_rows, dtype=np.bool_)
+        self._arrays: dict[str, pa.Array] = {}
         self._bits: dict[tuple[str, ...], npt.NDArray[np.uint32]] = {}
         self._known: dict[str, Bools] = {}
         self._filled: dict[str, Bools] = {}
@@ -27,7 +28,9 @@ class Columns:
         self._ranked: dict[str, tuple[Ints, list[str]]] = {}
 
     def __getitem__(self, name: str) -> pa.Array:
-        return array_of(self.table[name])
+        if name not in self._arrays:
+            self._arrays[name] = array_of(self.table[name])
+        return self._arrays[name]
 
     def known(self, name: str) -> Bools:
         """Where a column has a value."""

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from promptpath.collector.assemble import keys as keys_of
 from promptpath.collector.assemble.keys import BY_BOOTSTRAP, Keys
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.ragged import NONE, firsts, spans_of
+from promptpath.collector.assemble.ragged import NONE, array_of, firsts, spans_of
 from promptpath.collector.assemble.schema import (
     INBOUND,
     IS_CALLER,
@@ -86,6 +86,8 @@ def join(nodes: Nodes, table: pa.Table, parent: Ints) -> tuple[Ints, Ints]:
 
 def _shared(nodes: Nodes, keys: Keys) -> Keys | None:
     """The rows of `keys`, by node, of ids that two traces share or that a span without its parent has."""
+    if len(keys) == 0:
+        return None
     node_of = np.full(int(nodes.row.max()) + 1 if len(nodes) else 0, NONE, dtype=np.int64)
     node_of[nodes.row[: nodes.spans]] = np.arange(nodes.spans)
     row = keys.row[keys.row < len(node_of)]
@@ -327,11 +329,12 @@ def _within_answer(nodes: Nodes, parent: Ints, answered: Bools, inner: Ints, out
 def _links(nodes: Nodes, table: pa.Table, parent: Ints) -> tuple[Ints, Ints]:
     """(top, node that it links to) of parentless spans, for links to spans that are there."""
     none = np.empty(0, dtype=np.int64)
-    column = table["link_spans"].combine_chunks()
-    offsets = column.offsets.to_numpy().astype(np.int64)
-    count = offsets[1:] - offsets[:-1]
-    if not count.any():
+    column = array_of(table["link_spans"])
+    offsets = column.offsets.to_numpy()
+    if offsets[0] == offsets[-1]:
         return none, none
+    offsets = offsets.astype(np.int64)
+    count = offsets[1:] - offsets[:-1]
     top = np.flatnonzero((parent == NONE) & (np.arange(len(nodes)) < nodes.spans) & ~nodes.agent)
     top = top[(count[nodes.row[top]] > 0) & ~IS_CALLER[nodes.stage[top]]]
     if len(top) == 0:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from promptpath.collector.assemble.ragged import NONE, array_of, bools_of, codes_of, ints_of
 from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, STAGE_CODE, Bools, Ints
 from promptpath.collector.assemble.sorting import Words, find, order_by, runs
-from promptpath.collector.assemble.texts import ids_of, ranks_of, sparse_codes_of, texts_of_ids
+from promptpath.collector.assemble.texts import ids_of, ranks_of, sparse_codes_of, take_pairs, texts_of_ids
 
 
 @dataclass
@@ -78,13 +78,12 @@ def load(table: pa.Table) -> Nodes:
     named = named[rows]
     asking = np.flatnonzero(named)
     parent = np.full(len(rows), NONE, dtype=np.int64)
-    wanted = [word[rows[asking]] for word in parent_id]
-    parent[asking] = find(trace, own, trace[asking], (wanted[0], wanted[1]))
+    parent[asking] = find(trace, own, trace[asking], take_pairs(parent_id, rows[asking]))
     parent_key = parent.copy()
     parent[parent == np.arange(len(rows))] = NONE
     lost = np.flatnonzero(named & (parent == NONE))
     unknown = lost[parent_key[lost] == NONE]
-    keys = [trace[unknown].view(np.uint64), *(word[rows[unknown]] for word in parent_id)]
+    keys = [trace[unknown].view(np.uint64), *take_pairs(parent_id, rows[unknown])]
     parent_key[unknown] = len(rows) + _numbered(keys)
     orphan = np.zeros(len(rows), dtype=np.bool_)
     orphan[lost] = True
@@ -138,12 +137,11 @@ def load(table: pa.Table) -> Nodes:
     return _with_parts(nodes, table)
 
 
-def _canonical_rows(
-    trace: Ints, span: tuple[Words, Words], start: Ints, duration: Ints
-) -> tuple[Ints, Ints, tuple[Words, Words]]:
+def _canonical_rows(trace: Ints, span: Words, start: Ints, duration: Ints) -> tuple[Ints, Ints, tuple[Words, Words]]:
     """Rows by trace and span id, of a span sent twice the longer one only; and their traces and span ids."""
-    order = order_by(trace, *span, start, duration)
-    trace, first, second = trace[order], span[0][order], span[1][order]
+    order = order_by(trace, span[:, 0], span[:, 1], start, duration)
+    trace = trace[order]
+    first, second = take_pairs(span, order)
     begins = runs(trace, first, second)
     if len(begins) == len(order):
         return order, trace, (first, second)
@@ -177,9 +175,9 @@ def _first_delivery(gaps: pa.Array, rows: Ints, said: Ints, stage: Ints) -> Ints
 def _with_parts(nodes: Nodes, table: pa.Table) -> Nodes:
     """`nodes` and, behind them, a node for each part a rule read out of a span."""
     stages = array_of(table["part_stages"])
-    offsets = stages.offsets.to_numpy().astype(np.int64)
-    if offsets[0] == offsets[-1]:
+    if len(stages) == 0 or stages.offsets[0] == stages.offsets[-1]:
         return nodes
+    offsets = stages.offsets.to_numpy().astype(np.int64)
     counts = (offsets[1:] - offsets[:-1])[nodes.row]
     owner = np.repeat(np.arange(len(nodes), dtype=np.int64), counts)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)

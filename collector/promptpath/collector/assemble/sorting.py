@@ -15,6 +15,8 @@ Key = npt.NDArray[np.int64] | npt.NDArray[np.uint64]
 
 _NONE: Final = -1
 _WORD_BITS: Final = 64
+#: So many words tell that most arrays are not in order, without a look at all of them.
+_GLANCE: Final = 256
 #: Fewer bits of a key than this are left to the comparison of what is equal without them.
 _WORTH_BITS: Final = 8
 #: Odd, without pattern: multiplying by them spreads ids over the high bits.
@@ -55,7 +57,7 @@ def order_by(*keys: Key) -> Ints:
         room -= width
     if word is None:
         return np.arange(size, dtype=np.int64)
-    if bool((word[1:] >= word[:-1]).all()):
+    if _ascending(word[:_GLANCE]) and _ascending(word):
         order = np.arange(size, dtype=np.int64)
     else:
         word = (word << np.uint64(index_bits)) | np.arange(size, dtype=np.uint64)
@@ -63,6 +65,10 @@ def order_by(*keys: Key) -> Ints:
         order = (word & np.uint64((1 << index_bits) - 1)).view(np.int64)
         word >>= np.uint64(index_bits)
     return _settle(order, word, rest) if rest else order
+
+
+def _ascending(word: Words) -> bool:
+    return bool((word[1:] >= word[:-1]).all())
 
 
 def _join(word: Words | None, offset: Words, width: int) -> Words:

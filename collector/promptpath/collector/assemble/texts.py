@@ -57,21 +57,25 @@ def _fixed(column: pa.Array, width: int) -> tuple[Bools, Words] | None:
     return some, text.view(">u8").reshape(-1, width // _WORD_BYTES).astype(np.uint64)
 
 
-def ids_of(own: pa.Array, named: pa.Array) -> tuple[tuple[Words, Words], tuple[Words, Words], Bools]:
-    """Two columns of ids as pairs of words that are equal where the ids are, and sort as they do; where `named` names
-    one."""
+def ids_of(own: pa.Array, named: pa.Array) -> tuple[Words, Words, Bools]:
+    """Two columns of ids as pairs of words, shape (n, 2), that are equal where the ids are, and sort as they do; and
+    where `named` names one."""
     fixed, others = _fixed(own, 16), _fixed(named, 16)
     if fixed is None or others is None or not fixed[0].all():
         both = pa.concat_arrays([own.cast(pa.string()), named.cast(pa.string())])
-        codes = codes_of(both)[0].view(np.uint64)
-        nothing = np.zeros(len(codes), dtype=np.uint64)
-        size = len(own)
-        return (codes[:size], nothing[:size]), (codes[size:], nothing[size:]), filled(named)
+        pairs = np.zeros((len(both), 2), dtype=np.uint64)
+        pairs[:, 0] = codes_of(both)[0]
+        return pairs[: len(own)], pairs[len(own) :], filled(named)
     some, words = others
-    first = np.zeros(len(named), dtype=np.uint64)
-    second = np.zeros(len(named), dtype=np.uint64)
-    first[some], second[some] = words[:, 0], words[:, 1]
-    return (np.ascontiguousarray(fixed[1][:, 0]), np.ascontiguousarray(fixed[1][:, 1])), (first, second), some
+    pairs = np.zeros((len(named), 2), dtype=np.uint64)
+    pairs[some] = words
+    return fixed[1], pairs, some
+
+
+def take_pairs(pairs: Words, rows: Ints) -> tuple[Words, Words]:
+    """The pairs at `rows`, the first words and the second; each pair fetched at once."""
+    taken = np.ascontiguousarray(pairs).view(np.complex128)[:, 0].take(rows).view(np.uint64).reshape(-1, 2)
+    return np.ascontiguousarray(taken[:, 0]), np.ascontiguousarray(taken[:, 1])
 
 
 def ranks_of(column: pa.Array) -> Ints:
