@@ -128,7 +128,7 @@ def test_realistic_batches(in_order: bool) -> None:
     assert differences(demo_batch(400, seed=3, in_order=in_order)) == []
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(6))
 def test_windows_change_nothing(make: Make, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """A large batch is worked on in windows; small ones here, so that there are many."""
     random_trees = batch_of(make, seed, traces=100, size=20)

@@ -65,10 +65,10 @@ def _part(nodes: Nodes, chosen: slice | Ints, local: Ints) -> Nodes:
         values[field.name] = value[chosen] if isinstance(value, np.ndarray) else value
     values["spans"] = int(np.count_nonzero(spans))
     values["trace"] = values["trace"] - values["trace"].min()
-    # Parents that are not there are numbered behind the nodes.
+    # Parents that are not there are numbered behind the spans.
     key = values["parent_key"]
-    absent = len(values["owner"]) + key - len(nodes)
-    values["parent_key"] = np.where(key < len(nodes), local[np.minimum(key, len(nodes))], absent)
+    absent = len(values["owner"]) + key - nodes.spans
+    values["parent_key"] = np.where(key < nodes.spans, local[np.minimum(key, len(nodes))], absent)
     values["owner"] = local[values["owner"]]
     values["parent"] = local[values["parent"]]
     some = chosen if isinstance(chosen, slice) else pa.array(chosen[spans])
