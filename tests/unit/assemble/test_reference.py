@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from promptpath.cli.benches.assemble import agreed, load_reference, rows_of
-from promptpath.cli.benches.spans import demo_batch
+from promptpath.cli.benches.spans import as_selected, demo_batch
 from promptpath.collector.assemble import SPAN_SCHEMA, AssembleConfig, assemble, windows
 
 Row = dict[str, Any]
@@ -125,7 +125,9 @@ def test_batches_of_random_trees(make: Make, seed: int) -> None:
 
 @pytest.mark.parametrize("in_order", [False, True])
 def test_realistic_batches(in_order: bool) -> None:
-    assert differences(demo_batch(400, seed=3, in_order=in_order)) == []
+    table = demo_batch(400, seed=3, in_order=in_order)
+    assert differences(table) == []
+    assert differences(as_selected(table)) == []
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from promptpath.collector.assemble import SPAN_SCHEMA
+from promptpath.collector.assemble.schema import CODED
 
 _T0: Final = 1_700_000_000_000_000_000
 _TOKENS: Final = 30
@@ -163,6 +164,14 @@ def demo_batch(prompts: int, *, seed: int = 0, in_order: bool = False) -> pa.Tab
     return pa.Table.from_arrays(
         [array.cast(field.type) for array, field in zip(arrays, SPAN_SCHEMA, strict=True)], schema=SPAN_SCHEMA
     )
+
+
+def as_selected(spans: pa.Table) -> pa.Table:
+    """Spans with dictionaries where the collector's SELECT gives them."""
+    for name in CODED:
+        place = spans.schema.get_field_index(name)
+        spans = spans.set_column(place, name, spans[name].combine_chunks().dictionary_encode())
+    return spans
 
 
 def _hex(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.str_]:

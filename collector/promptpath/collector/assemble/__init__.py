@@ -46,7 +46,7 @@ def assemble(spans: pa.Table, config: AssembleConfig | None = None, clocks: Cloc
     config = config or AssembleConfig()
     if not config.assembled_at_ns:
         config = replace(config, assembled_at_ns=time.time_ns())
-    table = check_spans(spans)
+    table = check_spans(spans, coded=True)
     loaded = nodes.load(table)
     if not loaded.inference.any():
         return PROMPT_SCHEMA.empty_table()

@@ -1,11 +1,12 @@
 -- The spans of some traces as the assembler reads them. {{name}}: expressions compiled from the rules.
 -- Each subquery holds what the next one uses more than once, for an alias is analysed again wherever it stands, and names
--- the columns it passes on, for each costs time in each of them.
+-- the columns it passes on, for each costs time in each of them. Texts of which there are few are dictionaries: the
+-- assembler works on their codes.
 WITH
-    multiIf(
+    toLowCardinality(multiIf(
         ResourceAttributes['service.instance.id'] != '', ResourceAttributes['service.instance.id'],
         ResourceAttributes['process.pid'] != '', concat(ServiceName, ' ', ResourceAttributes['process.pid']),
-        ServiceName) AS process
+        ServiceName)) AS process
 SELECT
     TraceId AS trace_id,
     SpanId AS span_id,
@@ -13,15 +14,15 @@ SELECT
     start_ns,
     toInt64(least(Duration, 9223372036854775807)) AS duration_ns,
     kind,
-    ScopeName AS scope,
+    toLowCardinality(ScopeName) AS scope,
     ServiceName AS service,
     process,
-    multiIf(
+    toLowCardinality(multiIf(
         ResourceAttributes['host.id'] != '', ResourceAttributes['host.id'],
         ResourceAttributes['host.name'] != '', ResourceAttributes['host.name'],
         ResourceAttributes['k8s.node.name'] != '', ResourceAttributes['k8s.node.name'],
         ResourceAttributes['k8s.pod.name'] != '', ResourceAttributes['k8s.pod.name'],
-        process) AS host,
+        process)) AS host,
     toBool(kind = 'CLIENT' AND match(
         multiIf(
             SpanAttributes['server.address'] != '', SpanAttributes['server.address'],

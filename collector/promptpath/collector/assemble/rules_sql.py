@@ -198,6 +198,11 @@ def _stage(rules: Sequence[RuleFile]) -> str:
     return f"multiIf({', '.join([*branches, fixed])})" if branches else fixed
 
 
+def _few(expression: str) -> str:
+    """Texts of which there are few, as codes; a constant stays one."""
+    return expression if expression == "''" else f"toLowCardinality({expression})"
+
+
 def _flag(rules: Sequence[RuleFile], of: Callable[[SpanRule], bool]) -> str:
     numbers = [number for number, rule in enumerate(_span_rules(rules), 1) if of(rule)]
     return _is_rule(numbers) if numbers else "false"
@@ -249,7 +254,7 @@ def compile_select(rules: Sequence[RuleFile], *, explain: bool = False) -> str:
         "inference_paths": _quote(f"({pattern})/?$"),
         "inference_operations": f"({_list(INFERENCE_OPERATIONS)})",
         "rule": f"multiIf({', '.join([*which, '0'])})" if which else "0",
-        "stage": _stage(rules),
+        "stage": _few(_stage(rules)),
         "inference": _flag(rules, lambda rule: rule.inference),
         "agent": _flag(rules, lambda rule: rule.agent),
         "part_places": _part_words(rules, lambda part: part.place),

@@ -206,12 +206,14 @@ NO_NS: Final = np.iinfo(np.int64).min
 
 
 #: Texts of which a batch has few. They may come as dictionaries, which saves telling them apart again.
-_CODED: Final = ("kind", "scope", "service", "process", "host", "stage")
+CODED: Final = ("kind", "scope", "service", "process", "host", "stage")
 _DICTIONARY: Final = pa.dictionary(pa.int32(), _text)
 
 
-def check_spans(spans: pa.Table) -> pa.Table:
-    """`spans` with exactly the columns and types of SPAN_SCHEMA, in one chunk. Dictionaries stay such where that helps.
+def check_spans(spans: pa.Table, *, coded: bool = False) -> pa.Table:
+    """`spans` with exactly the columns and types of SPAN_SCHEMA, in one chunk.
+
+    coded: texts of which there are few stay dictionaries, if they came as such.
 
     Raises AssembleError naming the column that is missing or has a type that cannot be read.
     """
@@ -220,7 +222,7 @@ def check_spans(spans: pa.Table) -> pa.Table:
         if field.name not in spans.column_names:
             raise AssembleError(f"spans: column {field.name!r} is missing")
         column = spans.column(field.name)
-        if field.name in _CODED and column.type == _DICTIONARY:
+        if coded and field.name in CODED and column.type == _DICTIONARY:
             columns.append(column.unify_dictionaries().combine_chunks() if column.num_chunks != 1 else column.chunk(0))
             continue
         if column.type != field.type:

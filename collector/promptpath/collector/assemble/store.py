@@ -130,6 +130,7 @@ def read_spans(client: Client, trace_ids: Sequence[str], select: str | None = No
     return client.query_arrow(
         select or default_select(),
         parameters={"trace_ids": list(trace_ids), "from_ns": first, "to_ns": last},
+        settings={"output_format_arrow_low_cardinality_as_dictionary": 1},
     )
 
 
