@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +13,11 @@ import grpc
 from promptpath.collector import otlp, rpc_status
 from promptpath.collector.intake import Intake, Refusal, response_of
 from promptpath.collector.journal import JournalError
-from promptpath.collector.otlp import OtlpError, Signal, TooLarge
+from promptpath.collector.otlp import Malformed, OtlpError, Signal, TooLarge
 
 _WORKERS: Final = 16
+#: How long the library may take to tell that it has ended a call whose message it refused.
+_REFUSAL_S: Final = 0.5
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -60,7 +63,7 @@ class GrpcReceiver:
         def export(messages: Iterator[bytes], context: Any) -> bytes:
             started = time.perf_counter()
             try:
-                read = self._intake.read(signal, self._message(messages), otlp.PROTOBUF)
+                read = self._intake.read(signal, self._message(messages, context), otlp.PROTOBUF)
                 self._intake.keep(read).result()
             except (OtlpError, JournalError) as error:
                 _abort(context, self._intake.refused(signal, "grpc", error))
@@ -70,15 +73,25 @@ class GrpcReceiver:
 
         return export
 
-    def _message(self, messages: Iterator[bytes]) -> bytes:
+    def _message(self, messages: Iterator[bytes], context: Any) -> bytes:
+        """The call's one message.
+
+        Raises:
+            TooLarge: the library refused it. It cancels the call then, before or after this reads from it.
+            Malformed: the caller sent none.
+        """
+        refused: Exception | None = None
         try:
             return next(messages)
         except StopIteration:
-            return b""
+            over = threading.Event()
+            if context.add_callback(over.set) and not over.wait(_REFUSAL_S):
+                raise Malformed("the call has no message: it is one export request") from None
         except Exception as error:  # the library's own, without a public type
-            raise TooLarge(
-                f"the message has more than {self._intake.max_body_bytes} bytes, which is the limit"
-            ) from error
+            refused = error
+        raise TooLarge(
+            f"the message has more than {self._intake.max_body_bytes} bytes, which is the limit"
+        ) from refused
 
 
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
