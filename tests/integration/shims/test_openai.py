@@ -269,8 +269,7 @@ def test_the_clock_starts_before_the_headers(spans: Spans) -> None:
     spans.wait(3)
     ours = gaps_us(spans.named("chat tiny"))[0]
     assert ours > 120_000
-    # A busy machine may take the processor away between two readings of the clock; the exact comparison is made above.
-    assert 0 <= seen_ns - ours * 1000 < 60_000_000
+    assert _agrees(ours, seen_ns)
     call = spans.named("POST")
     assert attributes_of(call)["promptpath.first_byte_us"] > 120_000
     assert gaps_us(call)[0] > 120_000
@@ -487,11 +486,10 @@ def test_an_answer_that_breaks_off(spans: Spans) -> None:
         next(stream)
         with pytest.raises(openai.APIConnectionError) as raised:
             next(stream)
-    cause = raised.value.__cause__  # whether the end or a reset comes first is the kernel's to say
-    assert isinstance(cause, (httpx2.RemoteProtocolError, httpx2.ReadError))
+    assert isinstance(raised.value.__cause__, httpx2.RemoteProtocolError)
     spans.wait(3)
     assert attributes_of(spans.named("chat tiny"))["error.type"] == "APIConnectionError"
-    assert attributes_of(spans.named("POST"))["error.type"] == type(cause).__name__
+    assert attributes_of(spans.named("POST"))["error.type"] == "RemoteProtocolError"
 
 
 def test_an_error_in_the_stream(client: openai.OpenAI, model: Model, spans: Spans) -> None:

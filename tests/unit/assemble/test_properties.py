@@ -129,8 +129,33 @@ def test_no_part_moves_with_a_hosts_clock(make: Make, prompts: Run, spans: list[
     after = prompts(*moved)
     for row in after:
         check_sums(row)
-    # What is drawn moves with the clocks where they agree well enough; what was found does not.
+    # Where pieces are drawn depends on whether an offset exceeds its own error; what was found does not.
     assert [found(row) for row in after] == [found(row) for row in before]
+
+
+@SETTINGS
+@given(
+    spans=traces(hosts=3, failures=True),
+    shifts=st.lists(st.integers(1_000, 10**9), min_size=2, max_size=2, unique=True),
+    more=st.integers(1_000, 10**9),
+)
+def test_nothing_moves_with_a_clock_that_is_wrong_beyond_its_error(
+    make: Make, prompts: Run, spans: list[Row], shifts: list[int], more: int
+) -> None:
+    # Offsets of a microsecond and more between traces of a hundred nanoseconds: every one is corrected, however large.
+    spans[0]["host"] = "host0"
+
+    def shifted(by: list[int]) -> list[Row]:
+        moved = []
+        for one in spans:
+            ns = by[int(one["host"][-1])]
+            moved.append(make(**(one | {"start": one["start"] + ns, "end": one["end"] + ns})))
+        return prompts(*moved)
+
+    before, after = shifted([0, *shifts]), shifted([0, *(shift + more for shift in shifts)])
+    for row in (*before, *after):
+        row["clock_offset_ns"] = None
+    assert after == before
 
 
 @SETTINGS
