@@ -10,7 +10,7 @@ import click
 
 from promptpath.cli.errors import Wrong
 from promptpath.cli.extras import need
-from promptpath.cli.options import command, format_option, option, storage_option
+from promptpath.cli.options import command, format_option, option, rules_option, storage_option
 from promptpath.cli.progress import Progress
 from promptpath.cli.times import Time
 
@@ -21,13 +21,7 @@ from promptpath.cli.times import Time
 @option("--since", type=Time(), required=True, help="Traces with spans from then on: 1d, or 2026-01-31T12:00 (UTC).")
 @option("--until", type=Time(), default=None, show_default="now", help="And up to then.")
 @option("--shard", metavar="I/N", default="0/1", help="Only the I-th of N parts of the traces (I from 0).")
-@option(
-    "--rules",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    default=None,
-    show_default=False,
-    help="A directory of your own rule files, beside and in place of ours.",
-)
+@rules_option
 def assemble(
     storage: str | None,
     output: str,

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from promptpath.cli.extras import need
-from promptpath.cli.options import command, option
+from promptpath.cli.options import command, option, rules_option
 from promptpath.cli.stack import receiver_options
 
 
@@ -22,13 +22,7 @@ from promptpath.cli.stack import receiver_options
     show_default=False,
 )
 @option("--grace-s", type=click.FloatRange(0), default=2.0, help="Quiet seconds before a prompt is assembled.")
-@option(
-    "--rules",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    default=None,
-    show_default=False,
-    help="A directory of your own rule files, beside and in place of ours (see: promptpath rules).",
-)
+@rules_option
 @option("--max-body-bytes", type=click.IntRange(1), default=64 << 20, help="The largest request, decompressed.")
 def collector(
     storage: str | None,

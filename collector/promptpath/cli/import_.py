@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from promptpath.cli.extras import need
-from promptpath.cli.options import command, format_option, option, storage_option
+from promptpath.cli.options import command, format_option, option, rules_option, storage_option
 from promptpath.cli.progress import Progress
 
 
@@ -22,13 +22,7 @@ from promptpath.cli.progress import Progress
     show_default="told by the file's name, else traces",
     help="What protobuf files hold; OTLP/JSON says it itself.",
 )
-@option(
-    "--rules",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    default=None,
-    show_default=False,
-    help="A directory of your own rule files, beside and in place of ours.",
-)
+@rules_option
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def import_(storage: str | None, output: str, signal: str | None, rules: Path | None, files: tuple[Path, ...]) -> None:
     """Stores the OTLP requests of FILES, assembles their prompts, and ends.

@@ -64,6 +64,17 @@ def storage_option(function: _F) -> _F:
     )(function)
 
 
+def rules_option(function: _F) -> _F:
+    """`--rules`, of every command that assembles or looks at rule files."""
+    return option(
+        "--rules",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        default=None,
+        show_default=False,
+        help="A directory of your own rule files; one that has the name of one of ours takes its place.",
+    )(function)
+
+
 def format_option(*formats: str) -> Callable[[_F], _F]:
     """`--format`, of a command that prints data; the first is the default."""
     return option("--format", "output", type=click.Choice(formats), default=formats[0], help="How to print it.")

@@ -11,7 +11,7 @@ import click
 
 from promptpath.cli.errors import Wrong
 from promptpath.cli.extras import need
-from promptpath.cli.options import command, format_option, option
+from promptpath.cli.options import command, format_option, rules_option
 
 if TYPE_CHECKING:
     from promptpath.collector.assemble.explain import Explained
@@ -19,14 +19,6 @@ if TYPE_CHECKING:
 
 _TESTED = re.compile(r"Tested on ([^.]*)\.")
 _DIRECTORY = click.Path(path_type=Path, exists=True, file_okay=False)
-_rules_option = option(
-    "--rules",
-    "directory",
-    type=_DIRECTORY,
-    default=None,
-    show_default=False,
-    help="A directory of your own rule files; one that has the name of one of ours takes its place.",
-)
 
 
 @click.group("rules")
@@ -35,9 +27,9 @@ def rules() -> None:
 
 
 @command("list")
-@_rules_option
+@rules_option
 @format_option("table", "json")
-def list_rules(directory: Path | None, output: str) -> None:
+def list_rules(rules: Path | None, output: str) -> None:
     """Lists the rule files in the order in which they are tried."""
     need("rules list", "collector")
     from promptpath.cli.tables import print_json_lines, print_rows
@@ -51,7 +43,7 @@ def list_rules(directory: Path | None, output: str) -> None:
             "ours": file.own,
             "tested_on": found[1] if (found := _TESTED.search(file.about)) else "",
         }
-        for file in _load(directory)
+        for file in _load(rules)
     ]
     if output == "json":
         print_json_lines(rows)
@@ -73,10 +65,10 @@ def check(directory: Path | None) -> None:
 
 
 @command("test")
-@_rules_option
+@rules_option
 @format_option("table", "json")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), required=False, default=None)
-def test(directory: Path | None, output: str, file: Path | None) -> None:
+def test(rules: Path | None, output: str, file: Path | None) -> None:
     """Shows what the rules, FILE among them, make of the spans on standard input.
 
     Spans are OTLP/JSON, an export request a line, as `promptpath collector` receives them.
@@ -85,7 +77,7 @@ def test(directory: Path | None, output: str, file: Path | None) -> None:
     promptpath rules test mine.toml < spans.jsonl
     """
     need("rules test", "collector")
-    loaded = _load(directory, file)
+    loaded = _load(rules, file)
     body = _stdin()
     from promptpath.collector.assemble.explain import explain
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ import click
 from promptpath.cli import dashboard, ports
 from promptpath.cli.errors import Wrong
 from promptpath.cli.options import default_env, option, storage_option
-from promptpath.cli.processes import ChildDied, Children, answers_http
+from promptpath.cli.processes import ChildDied, Children, answers_http, sigterm_as_ctrl_c
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -131,6 +132,33 @@ def wait(children: Children, options: StackOptions) -> None:
     """
     children.wait_until(lambda: answers_http(f"{options.otlp_url}/readyz"), "the collector", START_S)
     children.wait_until(lambda: answers_http(f"{options.dashboard_url}/_stcore/health"), "the dashboard", START_S)
+
+
+@contextmanager
+def running() -> Iterator[Callable[[Children], None]]:
+    """Around a program that starts children and then only waits: gives the function that waits.
+
+    Ctrl-C and SIGTERM end it well once it waits, and interrupt it before. A child that dies and one that takes too
+    long to start are told in one line.
+    """
+    waiting = False
+
+    def wait_for_ctrl_c(children: Children) -> None:
+        nonlocal waiting
+        waiting = True
+        children.watch()
+
+    with sigterm_as_ctrl_c():
+        try:
+            yield wait_for_ctrl_c
+        except ChildDied as failure:
+            raise explain(failure) from None
+        except TimeoutError as failure:
+            raise Wrong(str(failure)) from None
+        except KeyboardInterrupt:
+            if not waiting:
+                raise
+            click.echo("stopped", err=True)
 
 
 def explain(failure: ChildDied) -> Wrong:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import click
 
 from promptpath.cli import stack
-from promptpath.cli.errors import Wrong
 from promptpath.cli.extras import need
 from promptpath.cli.options import command
-from promptpath.cli.processes import ChildDied, Children, sigterm_as_ctrl_c
+from promptpath.cli.processes import Children
 
 
 @command("up")
@@ -19,24 +18,12 @@ def up(storage: str | None, host: str, http_port: int, grpc_port: int, sql_port:
     need("up", "collector", "dashboard")
     logs = stack.logs_dir(storage)
     options = stack.StackOptions(storage, host, http_port, grpc_port, sql_port, dashboard_port).with_ports()
-    with sigterm_as_ctrl_c():
-        serving = False
-        try:
-            with Children(logs) as children:
-                click.echo("starting the collector and the dashboard ...", err=True)
-                stack.launch(children, options)
-                stack.wait(children, options)
-                click.echo(addresses(options))
-                serving = True
-                children.watch()
-        except ChildDied as failure:
-            raise stack.explain(failure) from None
-        except TimeoutError as failure:
-            raise Wrong(str(failure)) from None
-        except KeyboardInterrupt:
-            if not serving:
-                raise
-            click.echo("stopped", err=True)
+    with stack.running() as wait_for_ctrl_c, Children(logs) as children:
+        click.echo("starting the collector and the dashboard ...", err=True)
+        stack.launch(children, options)
+        stack.wait(children, options)
+        click.echo(addresses(options))
+        wait_for_ctrl_c(children)
 
 
 def addresses(options: stack.StackOptions) -> str:

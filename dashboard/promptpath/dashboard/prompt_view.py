@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from promptpath.semconv import HOST_ID, HOST_NAME, Part, Stage
+from promptpath.semconv import HOST_ID, HOST_NAME, Part
 
 Prompt = Mapping[str, Any]
 Span = Mapping[str, Any]
@@ -196,8 +196,3 @@ def attribute(span: Span, key: str, of: str = "SpanAttributes") -> str:
         return str(attributes.get(key, ""))
     # Arrow gives a map as a list of pairs.
     return next((str(value) for name, value in attributes if name == key), "")
-
-
-def is_container(stage: str) -> bool:
-    """Whether spans of a stage hold others: the hops of a prompt and the calls between them."""
-    return stage in {Stage.CLIENT, Stage.CALL, Stage.EDGE, Stage.GATEWAY, Stage.ROUTER, Stage.SERVER}

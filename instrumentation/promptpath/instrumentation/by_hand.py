@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextvars import Token
 from types import TracebackType
@@ -53,7 +54,7 @@ def _cancelled(error: BaseException) -> bool:
     return isinstance(error, (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt))
 
 
-class _Managed:
+class _Managed(ABC):
     """A span around a block or a call: the parts that `prompt` and `stage` share."""
 
     def __init__(self) -> None:
@@ -65,14 +66,14 @@ class _Managed:
         """The live span, between entry and exit."""
         return self._span
 
-    def _start(self) -> LiveSpan:
-        raise NotImplementedError
+    @abstractmethod
+    def _start(self) -> LiveSpan: ...
 
-    def _close(self, span: LiveSpan, error: BaseException | None) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _close(self, span: LiveSpan, error: BaseException | None) -> None: ...
 
-    def _copy(self) -> _Managed:
-        raise NotImplementedError
+    @abstractmethod
+    def _copy(self) -> _Managed: ...
 
     def open(self) -> Context:
         """Start the span; returns the context to work in. For those who cannot use `with`; `close` ends it."""

@@ -6,14 +6,19 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.permissions import without_root_s_permissions
 
 
 def promptpath(
-    *argv: str, home: Path, env: Mapping[str, str] | None = None, code: Sequence[str] = ("-m", "promptpath.cli")
+    *argv: str,
+    home: Path,
+    env: Mapping[str, str] | None = None,
+    code: Sequence[str] = ("-m", "promptpath.cli"),
+    preexec_fn: Callable[[], None] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("PROMPTPATH_", "OTEL_", "XDG_"))}
     return subprocess.run(
@@ -24,6 +29,7 @@ def promptpath(
         capture_output=True,
         text=True,
         timeout=120,
+        preexec_fn=preexec_fn,
     )
 
 
@@ -76,11 +82,11 @@ def test_data_directory_without_write_permission(tmp_path: Path, locked: Path, c
     assert_one_line(done, str(locked))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_read_only_data_directory(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir(mode=0o500)
-    assert_one_line(promptpath("up", "--storage", f"chdb://{folder}", home=tmp_path), str(folder), "permission")
+    done = promptpath("up", "--storage", f"chdb://{folder}", home=tmp_path, preexec_fn=without_root_s_permissions)
+    assert_one_line(done, str(folder), "permission")
 
 
 @pytest.mark.parametrize("url", ["postgres://x", "chdb://relative", "clickhouse://h:99999", "clickhouse://h?zz=1", "x"])

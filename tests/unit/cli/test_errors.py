@@ -29,5 +29,5 @@ def test_database_error(text: str, told: str) -> None:
 
 
 def test_operating_system_error() -> None:
-    assert one_line(PermissionError(13, "Permission denied", "/root/x")) == "/root/x: Permission denied"
+    assert one_line(PermissionError(13, "Permission denied", "/srv/x")) == "/srv/x: Permission denied"
     assert one_line(ValueError("a fault in the program")) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.permissions import without_root_s_permissions
 
 from promptpath.storage import StorageError, owner
 
@@ -103,11 +105,17 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
             owner.claim(path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_no_write_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
-    with pytest.raises(StorageError, match="write permission"):
-        owner.claim(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", f"from promptpath.storage import owner; owner.claim({str(tmp_path)!r})"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=without_root_s_permissions,
+    )
+    assert done.returncode == 1
+    assert re.search("StorageError: .*write permission", done.stderr)
 
 
 def test_a_directory_that_nobody_may_write() -> None:

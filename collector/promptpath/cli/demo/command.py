@@ -17,7 +17,7 @@ from promptpath.cli.demo import model
 from promptpath.cli.errors import Wrong
 from promptpath.cli.extras import need
 from promptpath.cli.options import command, default_env, option
-from promptpath.cli.processes import ChildDied, Children, answers_http, sigterm_as_ctrl_c
+from promptpath.cli.processes import ChildDied, Children, answers_http
 
 if TYPE_CHECKING:
     from promptpath.cli.demo.check import Outcome
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _MODEL_START_S = 180.0
 #: How long rows may take to appear after the last prompt.
 _ROWS_S = 60.0
+_ROWS_POLL_S = 1.0
 _QUICK = 24
 _QUICK_AGENT_CALLS = 3
 
@@ -82,25 +83,13 @@ def demo(
         ports.claim("127.0.0.1", gateway_port, "--gateway-port"), *(ports.free_port() for _ in range(3))
     )
     load = _Load(_QUICK if quick else count, _QUICK_AGENT_CALLS if quick else 12, seed)
-    with sigterm_as_ctrl_c():
-        serving = False
-        try:
-            with Children(logs) as children:
-                outcome, row = _play(children, options, addresses, load)
-                _tell(outcome, row, options, addresses)
-                if once:
-                    return 0 if outcome.complete else 1
-                serving = True
-                click.echo("Ctrl-C ends it.", err=True)
-                children.watch()
-        except ChildDied as failure:
-            raise stack.explain(failure) from None
-        except TimeoutError as failure:
-            raise Wrong(str(failure)) from None
-        except KeyboardInterrupt:
-            if not serving:
-                raise
-            click.echo("stopped", err=True)
+    with stack.running() as wait_for_ctrl_c, Children(logs) as children:
+        outcome, row = _play(children, options, addresses, load)
+        _tell(outcome, row, options, addresses)
+        if once:
+            return 0 if outcome.complete else 1
+        click.echo("Ctrl-C ends it.", err=True)
+        wait_for_ctrl_c(children)
     return 0
 
 
@@ -247,7 +236,7 @@ def _await_rows(children: Children, client: Any, records: list[dict[str, Any]]) 
         if (outcome.complete and rows == before) or time.monotonic() > deadline:
             return outcome, rows
         before = rows
-        time.sleep(1)
+        time.sleep(_ROWS_POLL_S)
 
 
 def _tell(outcome: Outcome, row: dict[str, Any] | None, options: stack.StackOptions, addresses: Addresses) -> None:

@@ -5,8 +5,7 @@
 
 import argparse
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -14,8 +13,8 @@ from fastapi import Depends, FastAPI, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from opentelemetry import trace
 
-from promptpath.cli.demo.openai_format import CHAT_PATH, error, install_error_handlers
-from promptpath.cli.demo.relay import Relay, Target, open_client
+from promptpath.cli.demo.openai_format import CHAT_PATH, error
+from promptpath.cli.demo.relay import Relay, Target, relaying_app
 from promptpath.cli.demo.serve import serve
 from promptpath.semconv import TENANT
 
@@ -63,14 +62,7 @@ def demo_keys() -> dict[str, Tenant]:
 def create_app(upstream: str, keys: Mapping[str, Tenant], *, max_prompt_chars: int) -> FastAPI:
     """The gateway's application; what passes is sent to `upstream`, a base URL."""
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async for client in open_client():
-            app.state.client = client
-            yield
-
-    app = FastAPI(title="gateway", lifespan=lifespan, openapi_url=None)
-    install_error_handlers(app)
+    app = relaying_app("gateway")
     bearer = HTTPBearer(auto_error=False)
 
     async def authenticate(

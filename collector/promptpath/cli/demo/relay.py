@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
 import httpx
-from fastapi import Response
+from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from promptpath.cli.demo.openai_format import error_body
+from promptpath.cli.demo.openai_format import error_body, install_error_handlers
 
 _log = logging.getLogger(__name__)
 
@@ -149,8 +150,16 @@ def _kind_of(events: bytes) -> str:
     return "nothing yet"
 
 
-async def open_client() -> AsyncIterator[httpx.AsyncClient]:
-    """A client with enough connections that nobody waits for one."""
-    limits = httpx.Limits(max_connections=200, max_keepalive_connections=50)
-    async with httpx.AsyncClient(timeout=TIMEOUT, limits=limits) as client:
-        yield client
+def relaying_app(title: str) -> FastAPI:
+    """An application with OpenAI's form of errors and, in `state.client`, a client for `Relay`."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # Enough connections that nobody waits for one.
+        limits = httpx.Limits(max_connections=200, max_keepalive_connections=50)
+        async with httpx.AsyncClient(timeout=TIMEOUT, limits=limits) as app.state.client:
+            yield
+
+    app = FastAPI(title=title, lifespan=lifespan, openapi_url=None)
+    install_error_handlers(app)
+    return app

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
-from promptpath.cli.demo.openai_format import CHAT_PATH, error, install_error_handlers
-from promptpath.cli.demo.relay import Relay, Target, open_client
+from promptpath.cli.demo.openai_format import CHAT_PATH, error
+from promptpath.cli.demo.relay import Relay, Target, relaying_app
 from promptpath.cli.demo.serve import serve
 
 
@@ -38,14 +37,7 @@ class Deployment:
 def create_app(routes: Mapping[str, Sequence[Deployment]]) -> FastAPI:
     """The router's application. `routes`: the model asked for, to the deployments in the order they are tried."""
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async for client in open_client():
-            app.state.client = client
-            yield
-
-    app = FastAPI(title="router", lifespan=lifespan, openapi_url=None)
-    install_error_handlers(app)
+    app = relaying_app("router")
 
     @app.get("/health")
     async def health() -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from promptpath.collector.simulate.deliveries import Deliveries
-from promptpath.collector.simulate.kernel import NEVER
 from promptpath.collector.simulate.ledger import Ledger
 from promptpath.collector.simulate.scenario import Scenario
 from promptpath.collector.simulate.spans import Span
@@ -76,7 +75,6 @@ class Prompt:
     agent_name: str = ""
     begun_ns: int = 0
     ended_ns: int = 0
-    gives_up_at_ns: int = NEVER
     ledger: Ledger = field(default_factory=lambda: Ledger(0))
     spans: list[Span] = field(default_factory=list)
     passed: list[Node] = field(default_factory=list)
