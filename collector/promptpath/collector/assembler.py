@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -33,6 +33,7 @@ from promptpath.collector.assemble.store import (
     write_clocks,
     write_position,
 )
+from promptpath.storage.errors import is_passing
 from promptpath.storage.rows import insert_prompts
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ _REMEMBER_NS: Final = 5 * _S
 _PAGE_ROWS: Final = 100_000
 _BATCH_SPANS: Final = 100_000
 _BATCH_TRACES: Final = 5_000
+#: A trace that storage refuses while it takes others is tried so often, so many seconds apart.
+_TRIES: Final = 3
+_RETRY_S: Final = 0.2
+#: After so many failures without one success it is storage that fails, not what is put into it.
+_ALL_FAIL: Final = 40
 
 
 @dataclass
@@ -57,6 +63,16 @@ class _Pending:
     first_ns: int
     last_ns: int
     spans: int
+
+
+@dataclass
+class _Trouble:
+    """What storage refused in a run: traces that stand alone, and the last error; whether it took others."""
+
+    traces: list[str] = field(default_factory=list)
+    error: Exception | None = None
+    failures: int = 0
+    successes: int = 0
 
 
 class AssemblerService:
@@ -177,14 +193,17 @@ class AssemblerService:
                 self._read_ns = self._written_ns = read_position(client, self._shard)
             written = 0
             more = True
+            trouble = _Trouble()
             while more and not self._stopping():
                 more = self._read(client, now)
                 ready = self._ready(client, now, everything=everything)
+                ready = [trace for trace in ready if trace not in trouble.traces]
                 for batch in _batches([(trace, self._pending[trace].spans) for trace in ready]):
-                    written += self._assemble(client, batch)
+                    written += self._assemble(client, batch, trouble)
                     self._remember(client, now)
                     if self._stopping():
                         break
+            written += self._try_again(client, trouble)
             self._remember(client, now)
             self._stats["runs"] += 1
             self._stats["pending_traces"] = len(self._pending)
@@ -236,30 +255,76 @@ class AssemblerService:
                 ready |= rooted(client, quiet[first : first + _BATCH_TRACES])
         return sorted(ready, key=lambda trace: (self._pending[trace].first_ns, trace))
 
-    def _assemble(self, client: Client, batch: Sequence[str]) -> int:
-        """Assemble one batch; a trace that cannot be assembled is set aside and does not hold up the others."""
+    def _assemble(self, client: Client, batch: Sequence[str], trouble: _Trouble) -> int:
+        """Assemble one batch; a trace that cannot be assembled or stored does not hold up the others.
+
+        Raises whatever storage fails with, if it is storage that fails and not one of these traces.
+        """
         try:
             if self._clocks is None:
                 self._clocks = read_clocks(client)
             spans, traces = _read(client, batch, self._select)
+        except Exception as error:
+            return self._apart(client, batch, trouble, error)
+        try:
             prompts = assemble(spans, _stamped(self._config), self._clocks)
-        except Exception:
-            # Is it storage that fails, or these traces? The first is an error of the whole run.
-            database_now_ns(client)
+        except Exception as error:
             if len(batch) > 1:
-                middle = len(batch) // 2
-                return self._assemble(client, batch[:middle]) + self._assemble(client, batch[middle:])
-            _log.exception("assembler: trace %s cannot be assembled", batch[0])
-            self._stats["failed_traces"] += 1
-            self._finish(batch)
+                return self._halves(client, batch, trouble)
+            self._set_aside(batch[0], "assembled", error)
             return 0
-        written = insert_prompts(client, prompts, trace_ids=traces)
-        write_clocks(client, self._clocks)
+        try:
+            written = insert_prompts(client, prompts, trace_ids=traces)
+            write_clocks(client, self._clocks)
+        except Exception as error:
+            return self._apart(client, batch, trouble, error)
+        trouble.successes += 1
         self._finish(batch)
         self._stats["traces"] += len(batch)
         self._stats["spans"] += spans.num_rows
         self._stats["prompts"] += written
         return written
+
+    def _apart(self, client: Client, batch: Sequence[str], trouble: _Trouble, error: Exception) -> int:
+        """Storage refused a batch: look for the trace it refuses, which stays pending for `_try_again`."""
+        trouble.failures += 1
+        trouble.error = error
+        if is_passing(error) or (trouble.failures > _ALL_FAIL and not trouble.successes):
+            raise error
+        # Raises if storage does not answer at all.
+        database_now_ns(client)
+        if len(batch) > 1:
+            return self._halves(client, batch, trouble)
+        trouble.traces.append(batch[0])
+        return 0
+
+    def _halves(self, client: Client, batch: Sequence[str], trouble: _Trouble) -> int:
+        # Every other one, so that bad ones that came one after another do not make all of a half.
+        return sum(self._assemble(client, half, trouble) for half in (batch[::2], batch[1::2]))
+
+    def _try_again(self, client: Client, trouble: _Trouble) -> int:
+        """Traces that storage refused by themselves once more; those it refuses while it takes others are set aside.
+
+        Raises the last error where it took nothing else: then it may be storage, and all of them stay pending.
+        """
+        written = 0
+        for _ in range(1, _TRIES):
+            if not trouble.traces or self._stop.wait(_RETRY_S):
+                break
+            refused, trouble.traces = trouble.traces, []
+            written += sum(self._assemble(client, [trace], trouble) for trace in refused)
+        if trouble.traces and trouble.error is not None and not self._stop.is_set():
+            if not trouble.successes:
+                raise trouble.error
+            for trace in trouble.traces:
+                self._set_aside(trace, "stored", trouble.error)
+        return written
+
+    def _set_aside(self, trace: str, what: str, error: Exception) -> None:
+        """A trace that fails again and again, alone: its spans stay stored, it has no row until more spans come."""
+        _log.error("assembler: trace %s cannot be %s: %s", trace, what, error, exc_info=error)
+        self._stats["failed_traces"] += 1
+        self._finish([trace])
 
     def _finish(self, batch: Sequence[str]) -> None:
         for trace in batch:

@@ -86,6 +86,8 @@ PROMPTS_SCHEMA: Final = pa.schema(
 SLO_TTFT_NS: Final = 1_000_000_000
 SLO_TPOT_NS: Final = 50_000_000
 
+#: The last minute that a DateTime holds [s since the epoch].
+_LAST_MINUTE: Final = ((1 << 32) // 60 - 1) * 60
 #: Prompts of more days than an insert may have partitions (an import, clocks gone wild) are stored all the same.
 _ANY_TIMES: Final = {"throw_on_max_partitions_per_insert_block": 0}
 
@@ -182,8 +184,10 @@ def _withdraw(client: Client, traces: Sequence[str], keep: Sequence[str]) -> set
 
 
 def _minutes(times: pa.ChunkedArray) -> set[int]:
-    seconds = pc.divide(times.cast(pa.int64()), 60_000_000_000)
-    return {int(minute) * 60 for minute in pc.unique(seconds).to_pylist()}
+    """Minutes that `prompt_minutes` can hold: 1970 to 2106. Prompts of other times have rows, but are in no roll-up."""
+    minutes = pc.divide(times.cast(pa.int64()), 60_000_000_000)
+    held = minutes.filter(pc.and_(pc.greater_equal(minutes, 0), pc.less_equal(minutes, _LAST_MINUTE // 60)))
+    return {int(minute) * 60 for minute in pc.unique(held).to_pylist()}
 
 
 @lru_cache

@@ -14,10 +14,12 @@ from promptpath.collector import assembler
 from promptpath.collector.assemble import AssembleConfig, ClockPool, assemble
 from promptpath.collector.assemble.store import Shard, database_now_ns, read_position
 from promptpath.collector.assembler import AssemblerService, assemble_since
+from promptpath.storage import StorageError
 
 Row = dict[str, Any]
 SERVER, CLIENT = 2, 3
 MS = 1_000_000
+T0 = 1_700_000_000_000_000_000
 Stored = Callable[[], list[Row]]
 
 
@@ -276,3 +278,88 @@ def test_a_backfill_takes_a_stretch_of_time(store: Any, send: Any, stored: Store
     assert (written, seen) == (1, [(1, 1)])
     assert [row["prompt_id"] for row in stored()] == [f"{2:016x}"]
     assert assemble_since(store, start) == 3
+
+
+def test_a_trace_that_storage_refuses_does_not_stop_the_others(
+    service: Any, send: Any, stored: Stored, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Refused for good, it is set aside, counted and logged once, and tried again when more of it comes."""
+    bad, insert = f"{3:016x}", assembler.insert_prompts
+
+    def refusing(client: Any, table: pa.Table, **more: Any) -> int:
+        if bad in table["prompt_id"].to_pylist():
+            raise StorageError("cannot store prompts (Code: 53. DB::Exception: a row nobody can store)")
+        return insert(client, table, **more)
+
+    send(*(client(number) for number in range(1, 30)))
+    one = service(grace_s=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(assembler, "insert_prompts", refusing)
+        assert one.run_once() == 28
+        assert (one.stats["failed_traces"], one.stats["pending_traces"]) == (1, 0)
+        assert caplog.text.count(f"{3:032x}") == 1
+        send(client(31))
+        assert one.run_once() == 1
+        assert one.stats["failed_traces"] == 1
+    assert len(stored()) == 29
+    send(server(3))
+    one.run_once()
+    assert len(stored()) == 30
+
+
+def test_what_is_refused_alone_waits_until_others_show_that_storage_works(
+    service: Any, send: Any, stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert = assembler.insert_prompts
+
+    def refusing(client: Any, table: pa.Table, **more: Any) -> int:
+        if f"{3:016x}" in table["prompt_id"].to_pylist():
+            raise StorageError("refused")
+        return insert(client, table, **more)
+
+    monkeypatch.setattr(assembler, "insert_prompts", refusing)
+    send(client(3))
+    one = service(grace_s=0)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="refused"):
+            one.run_once()
+    send(client(4))
+    assert one.run_once() == 1
+    assert one.stats["failed_traces"] == 1
+    assert [row["prompt_id"] for row in stored()] == [f"{4:016x}"]
+
+
+def test_storage_that_refuses_everything_for_a_while_loses_nothing(
+    service: Any, send: Any, stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    def broken(*args: Any, **more: Any) -> int:
+        nonlocal calls
+        calls += 1
+        raise StorageError("Code: 36. DB::Exception: nothing goes")
+
+    send(*(client(number) for number in range(1, 200)))
+    one = service(grace_s=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(assembler, "insert_prompts", broken)
+        with pytest.raises(StorageError, match="nothing goes"):
+            one.run_once()
+    assert calls < 60
+    assert one.run_once() == 199
+    assert one.stats["failed_traces"] == 0
+    assert len(stored()) == 199
+
+
+@pytest.mark.parametrize("start", [-(2**62), 2**32 * 10**9 + 7, 2**62 + 2**61], ids=["1823", "2106", "2189"])
+def test_prompts_of_impossible_times_are_stored(
+    service: Any, store: Any, send: Any, stored: Stored, start: int
+) -> None:
+    """A clock gone wild: the row says so, what the roll-up cannot hold is left out of it, nobody else is held up."""
+    wild = ("chat m", CLIENT, (start - T0) % 2**64, (start - T0) % 2**64 + 5, {"promptpath.stage": "client"})
+    send((*wild, {"id": "a" * 16, "trace": "b" * 32}), client(1))
+    one = service(grace_s=0)
+    assert one.run_once() >= 1
+    assert one.run_once() == 0
+    assert f"{1:016x}" in [row["prompt_id"] for row in stored()]
+    assert one.stats["failed_traces"] == 0
