@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-#: Errors of ClickHouse that say nothing of what was sent: it is busy, full, read-only, away, or not set up. Code by name
-#: in its ErrorCodes: no such column, unknown table, unknown database, timeout exceeded, readonly, unknown user, too many
-#: simultaneous queries, no free connection, socket timeout, network error, no ZooKeeper, aborted, table is read-only, not
-#: enough space, too many parts, all connection tries failed, too few live replicas, unsatisfied quorum, unknown status of
-#: insert, query was cancelled, cannot schedule task, access denied, S3 error, authentication failed, server overloaded,
-#: Keeper exception.
+#: Errors of ClickHouse that say nothing of what was sent: it is busy, full, read-only, away, or not set up. In
+#: order of their numbers, from its ErrorCodes: no such column, unknown table, unknown database, timeout exceeded,
+#: readonly, unknown user, too many simultaneous queries, no free connection, socket timeout, network error, no
+#: ZooKeeper, aborted, table is read-only, not enough space, too many parts, all connection tries failed, too few
+#: live replicas, unsatisfied quorum, unknown status of insert, query was cancelled, cannot schedule task, access
+#: denied, S3 error, authentication failed, server overloaded, Keeper exception.
 _PASSING = frozenset(
     {16, 60, 81, 159, 164, 192, 202, 203, 209, 210, 225, 236, 242, 243, 252, 279, 285, 286, 319, 394, 439, 497, 499}
     | {516, 745, 999}
