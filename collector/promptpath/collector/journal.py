@@ -7,6 +7,7 @@ it twice after a crash is told apart by its token.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -26,6 +27,13 @@ _log = logging.getLogger(__name__)
 
 _LOCK_NAME: Final = "journal.lock"
 _TORN_DIR: Final = "torn"
+#: What `torn/` may hold; bytes over that are cut off all the same.
+_TORN_BYTES: Final = 64 << 20
+#: While the disk refuses, it is tried this often, with a file of this size: so it is noticed that it has room again
+#: although nobody sends.
+_PROBE_S: Final = 1.0
+_PROBE_BYTES: Final = 64 << 10
+_PROBE_NAME: Final = "probe"
 #: Most requests that one group of writes takes, and the bytes that may wait for it.
 _MAX_GROUP: Final = 1024
 _MAX_PENDING_BYTES: Final = 256 << 20
@@ -51,7 +59,7 @@ class JournalLimits:
     `segment_max_items` and `segment_max_bytes`, so that inserts get larger as the load does.
     """
 
-    max_bytes: int = 1 << 30
+    max_bytes: int = 4 << 30
     segment_items: int = 10_000
     segment_age_s: float = 0.2
     segment_max_items: int = 40_000
@@ -60,7 +68,7 @@ class JournalLimits:
 
 @dataclass(frozen=True)
 class JournalState:
-    """What the journal holds now. `oldest_age_s` is 0 when it is empty."""
+    """What the journal holds now. `oldest_age_s` is 0 when it is empty, `failure` empty while the disk takes writes."""
 
     bytes: int
     segments: int
@@ -69,6 +77,8 @@ class JournalState:
     oldest_age_s: float
     syncs: int
     torn_bytes: int
+    failure: str
+    failures: int
 
 
 @dataclass(slots=True)
@@ -87,7 +97,7 @@ class Journal:
             JournalUnavailable: the directory cannot be used, or another process has it open.
         """
         self.directory = directory
-        self._limits = limits or JournalLimits()
+        self.limits = limits or JournalLimits()
         self._wake = threading.Condition()
         self._pending: deque[_Pending] = deque()
         self._pending_bytes = 0
@@ -96,12 +106,16 @@ class Journal:
         self._returned: deque[Segment] = deque()
         self._took_returned = False
         self._taken: dict[str, Segment] = {}
+        self._held_until: dict[Signal, float] = {}
         self._stored_bytes = 0
         self._syncs = 0
         self._torn_bytes = 0
+        self._failure = ""
+        self._failures = 0
         self._closing = False
         try:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, exist_ok=True)
             self._lock_fd = os.open(directory / _LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -132,8 +146,8 @@ class Journal:
         with self._wake:
             if self._closing:
                 raise JournalUnavailable("the collector is stopping")
-            if self._stored_bytes + self._pending_bytes + size > self._limits.max_bytes:
-                raise JournalFull(f"the journal holds its limit of {self._limits.max_bytes} bytes")
+            if self._stored_bytes + self._pending_bytes + size > self.limits.max_bytes:
+                raise JournalFull(f"the journal holds its limit of {self.limits.max_bytes} bytes")
             if self._pending_bytes + size > _MAX_PENDING_BYTES and self._pending:
                 raise JournalFull(f"{self._pending_bytes} bytes are waiting for the disk")
             self._pending.append(pending)
@@ -145,8 +159,8 @@ class Journal:
     def take(self, *, flush: bool = False, timeout_s: float = 0.0) -> Segment | None:
         """The oldest segment that is ready to be stored, or None after `timeout_s`.
 
-        A segment is ready when it is full or old enough; with `flush` any that holds something is. It stays in the
-        journal until `discard`, or becomes available again by `put_back`.
+        A segment is ready when it is full or old enough; with `flush` any that holds something is. One of a signal that
+        `put_back` holds back is not. It stays in the journal until `discard`, or becomes available again by `put_back`.
         """
         deadline = time.monotonic() + timeout_s
         with self._wake:
@@ -168,12 +182,17 @@ class Journal:
         with self._wake:
             self._taken.pop(segment.token, None)
             self._stored_bytes -= segment.size
+            self._held_until.pop(segment.signal, None)
 
-    def put_back(self, segment: Segment) -> None:
-        """Not stored after all: taken again in turn with others, so that one table in trouble does not hold them up."""
+    def put_back(self, segment: Segment, hold_s: float = 0.0) -> None:
+        """Not stored after all: taken again in turn with others, so that one table in trouble does not hold them up.
+
+        For `hold_s` seconds no segment of its signal is taken.
+        """
         with self._wake:
             self._taken.pop(segment.token, None)
             self._returned.append(segment)
+            self._held_until[segment.signal] = time.monotonic() + hold_s
             self._took_returned = True  # it has just had its turn
             self._wake.notify_all()
 
@@ -195,6 +214,8 @@ class Journal:
                 oldest_age_s=max(time.time_ns() - oldest_ns, 0) / 1e9 if held else 0.0,
                 syncs=self._syncs,
                 torn_bytes=self._torn_bytes,
+                failure=self._failure,
+                failures=self._failures,
             )
 
     def stop_accepting(self) -> None:
@@ -223,14 +244,9 @@ class Journal:
             scan = segments.scan(path)
             if scan.torn:
                 self._torn_bytes += len(scan.torn)
-                _log.warning(
-                    "%s: %d bytes after the last whole request set aside in %s/", path.name, len(scan.torn), _TORN_DIR
-                )
-                torn_dir = self.directory / _TORN_DIR
-                torn_dir.mkdir(exist_ok=True)
-                (torn_dir / f"{path.stem}.bin").write_bytes(scan.torn)
+                self._set_torn_aside(path, scan.torn)
                 os.truncate(path, scan.segment.size)
-            if scan.segment.items == 0 and not scan.segment.requests:
+            if not scan.segment.requests:
                 path.unlink()
                 continue
             self._sealed.append(scan.segment)
@@ -238,13 +254,27 @@ class Journal:
         if self._sealed:
             _log.info("journal: %d segments, %d bytes to store from before", len(self._sealed), self._stored_bytes)
 
+    def _set_torn_aside(self, path: Path, torn: bytes) -> None:
+        """Nobody was told that they are kept, so a disk without room for them is no reason not to start."""
+        folder = self.directory / _TORN_DIR
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            held = sum(file.stat().st_size for file in folder.iterdir())
+            if held + len(torn) > _TORN_BYTES:
+                raise OSError(0, f"{folder} is full")
+            (folder / f"{path.stem}.bin").write_bytes(torn)
+        except OSError as error:
+            _log.warning("%s: %d bytes after the last whole request dropped (%s)", path.name, len(torn), error.strerror)
+        else:
+            _log.warning("%s: %d bytes after the last whole request set aside in %s/", path.name, len(torn), _TORN_DIR)
+
     # --- sealing (under the lock) -------------------------------------------------------------------------------------
 
     def _seal_due(self, flush: bool) -> None:
         """Seals what is full or old enough. While one of its signal waits already, a segment rather grows on."""
         waiting = {segment.signal for segment in self._sealed}
         for signal, segment in list(self._open.items()):
-            ready = segment.items >= self._limits.segment_items or segment.age_s() >= self._limits.segment_age_s
+            ready = segment.items >= self.limits.segment_items or segment.age_s() >= self.limits.segment_age_s
             if flush or (ready and signal not in waiting):
                 del self._open[signal]
                 segment.close()
@@ -252,16 +282,27 @@ class Journal:
 
     def _next(self) -> Segment | None:
         """New segments and those that failed before, in turn."""
-        turn = self._returned if self._returned and not (self._sealed and self._took_returned) else self._sealed
-        self._took_returned = turn is self._returned
-        return turn.popleft() if turn else None
+        now = time.monotonic()
+        held = {signal for signal, until in self._held_until.items() if until > now}
+        new = next((segment for segment in self._sealed if segment.signal not in held), None)
+        old = next((segment for segment in self._returned if segment.signal not in held), None)
+        self._took_returned = old is not None and not (new is not None and self._took_returned)
+        if old is not None and self._took_returned:
+            self._returned.remove(old)
+            return old
+        if new is not None:
+            self._sealed.remove(new)
+        return new
 
     def _waiting(self) -> list[Segment]:
         return [*self._sealed, *self._returned]
 
     def _until_due(self) -> float:
-        """Seconds until some open segment is old enough."""
-        return min((self._limits.segment_age_s - s.age_s() for s in self._open.values()), default=float("inf"))
+        """Seconds until some open segment is old enough, or some signal is no longer held back."""
+        now = time.monotonic()
+        waits = [self.limits.segment_age_s - segment.age_s() for segment in self._open.values()]
+        waits += [until - now for until in self._held_until.values() if until > now]
+        return min(waits, default=float("inf"))
 
     # --- committing (its own thread) ----------------------------------------------------------------------------------
 
@@ -269,11 +310,15 @@ class Journal:
         while True:
             with self._wake:
                 while not self._pending and not self._closing:
-                    self._wake.wait()
-                if not self._pending:
+                    if not self._wake.wait(_PROBE_S if self._failure else None):
+                        break
+                if not self._pending and self._closing:
                     return
                 group = [self._pending.popleft() for _ in range(min(len(self._pending), _MAX_GROUP))]
-            self._commit(group)
+            if group:
+                self._commit(group)
+            else:
+                self._probe()
 
     def _commit(self, group: list[_Pending]) -> None:
         by_signal: dict[Signal, list[_Pending]] = {}
@@ -285,7 +330,7 @@ class Journal:
                 self._write(signal, [member.request for member in members])
             except OSError as error:
                 failure = JournalUnavailable(f"the journal cannot be written: {error.strerror or error}")
-                _log.error("journal: %s", failure)
+            self._note(failure)
             with self._wake:
                 self._pending_bytes -= sum(len(m.request.body) + segments.FRAME_BYTES for m in members)
                 self._wake.notify_all()
@@ -294,6 +339,32 @@ class Journal:
                     member.done.set_result(None)
                 else:
                     member.done.set_exception(failure)
+
+    def _note(self, failure: JournalUnavailable | None) -> None:
+        """Says once that the disk refuses, and once that it takes writes again."""
+        before, self._failure = self._failure, str(failure or "")
+        self._failures += failure is not None
+        if self._failure and not before:
+            _log.error("%s; senders are asked to come back until it can (%s)", failure, self.directory)
+        elif before and not self._failure:
+            _log.warning("the journal can be written again (%s)", self.directory)
+
+    def _probe(self) -> None:
+        """Whether the disk takes writes, found out without a request to write."""
+        path = self.directory / _PROBE_NAME
+        failure: JournalUnavailable | None = None
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                if os.write(fd, bytes(_PROBE_BYTES)) < _PROBE_BYTES:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fdatasync(fd)
+            finally:
+                os.close(fd)
+                path.unlink(missing_ok=True)
+        except OSError as error:
+            failure = JournalUnavailable(f"the journal cannot be written: {error.strerror or error}")
+        self._note(failure)
 
     def _write(self, signal: Signal, requests: list[Request]) -> None:
         """Appends and syncs. While it is written, a segment is out of reach of `take`."""
@@ -311,7 +382,7 @@ class Journal:
         with self._wake:
             self._syncs += 1
             self._stored_bytes += written
-            if segment.items >= self._limits.segment_max_items or segment.size >= self._limits.segment_max_bytes:
+            if segment.items >= self.limits.segment_max_items or segment.size >= self.limits.segment_max_bytes:
                 segment.close()
                 self._sealed.append(segment.sealed())
             else:

@@ -1,7 +1,8 @@
-"""Segment files: requests behind frames that carry their length, item count and checksum.
+"""Segment files: an envelope, then requests behind frames that carry their length, item count and checksum.
 
-A frame is itself a field of the protobuf request message that no OTLP version has (length-delimited, number 2047), so
-that **the file as a whole is one valid export request**: the database reads it as it lies there and skips the frames.
+Envelope and frames are fields of the protobuf request message that no OTLP version has (length-delimited, numbers 2045
+and 2047), so that **the file as a whole is one valid export request**: the database reads it as it lies there, takes
+from the envelope which times it may believe (`promptpath.storage.ingest.envelope`), and skips the frames.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from promptpath.collector.otlp import Request, Signal
+from promptpath.storage.ingest import ENVELOPE_BYTES, ENVELOPE_PREFIX, MAX_AGE_NS, envelope
 
 SUFFIX: Final = ".otlp"
 _TAG: Final = b"\xfa\x7f"  # field 2047, length-delimited
@@ -42,9 +44,24 @@ class Segment:
     def token(self) -> str:
         return self.path.stem
 
+    @property
+    def envelope(self) -> bytes:
+        """What stands before its requests; belongs before any part of them that is stored apart."""
+        with self.path.open("rb") as file:
+            head = file.read(ENVELOPE_BYTES)
+        return head if head.startswith(ENVELOPE_PREFIX) else b""
+
+    def content(self) -> Path | bytes:
+        """What storage is given: the file, without what a failed write may have left behind its end."""
+        if self.path.stat().st_size == self.size:
+            return self.path
+        with self.path.open("rb") as file:
+            return file.read(self.size)
+
     def bodies(self) -> Iterator[tuple[bytes, int]]:
         """The requests in it, each with its item count."""
-        data = self.path.read_bytes()
+        with self.path.open("rb") as file:
+            data = file.read(self.size)
         for start, end, items in _frames(data):
             yield data[start:end], items
 
@@ -92,6 +109,9 @@ class OpenSegment:
         """Writes requests and syncs them; returns the bytes written. On OSError nothing counts as written."""
         buffers: list[bytes] = []
         total, items = 0, 0
+        if self.size == 0:
+            buffers.append(envelope(self.created_ns, self.created_ns - MAX_AGE_NS))
+            total += ENVELOPE_BYTES
         for request in requests:
             buffers.append(_frame(request.body, request.items))
             buffers.append(request.body)
@@ -111,7 +131,8 @@ class OpenSegment:
             os.ftruncate(self._fd, self.size)
             os.fdatasync(self._fd)
         except OSError:
-            # The rest fails its checksum, or is stored although it was refused: then the sender's retry doubles it.
+            # What is left behind the end is not stored by this process (`Segment.content`). A later start cuts it off,
+            # or, if it is whole, stores it although it was refused: then the sender's retry doubles it.
             pass
 
     def close(self) -> None:
@@ -135,7 +156,7 @@ def _checksum(body: bytes, items: int) -> int:
 
 def _frames(data: bytes) -> Iterator[tuple[int, int, int]]:
     """(start, end, items) of every whole request up to the first damage."""
-    position = 0
+    position = ENVELOPE_BYTES if data.startswith(ENVELOPE_PREFIX) else 0
     while data.startswith(_PREFIX, position) and position + FRAME_BYTES <= len(data):
         length, items, checksum = _CONTENT.unpack_from(data, position + len(_PREFIX))
         start = position + FRAME_BYTES

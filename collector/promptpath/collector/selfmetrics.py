@@ -21,9 +21,9 @@ COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "rejected_items_total": ("Invalid items taken out of accepted requests.", ("signal", "protocol")),
     "stored_items_total": ("Spans, data points and log records that storage has.", ("signal",)),
     "stored_segments_total": ("Journal segments that storage has.", ("signal",)),
-    "store_failures_total": ("Inserts that failed and are tried again.", ("signal",)),
-    "quarantined_requests_total": ("Requests that storage cannot read, set aside as files.", ("signal",)),
-    "quarantined_items_total": ("Items of requests that were set aside.", ("signal",)),
+    "store_failures_total": ("Inserts that failed and are tried again.", ("signal", "kind")),
+    "quarantined_requests_total": ("Requests that storage cannot read, taken out of batches.", ("signal", "reason")),
+    "quarantined_items_total": ("Items of requests that were taken out of batches.", ("signal", "reason")),
     "sql_queries_total": ("Queries answered by the SQL endpoint.", ("outcome",)),
 }
 

@@ -234,13 +234,16 @@ class Collector:
         state = self._journal.state()
         if state.bytes >= self.config.journal_limits.max_bytes:
             return "the journal is full"
-        return ""
+        return state.failure
 
 
 def _journal_samples(journal: Journal, writer: Writer) -> Iterable[Sample]:
     state, stored = journal.state(), writer.state()
     return [
         _gauge("journal_bytes", "Bytes in the journal that storage does not have yet.", state.bytes),
+        _gauge("journal_limit_bytes", "Bytes that the journal may hold.", journal.limits.max_bytes),
+        _gauge("journal_up", "1 while the journal's disk takes writes.", 0 if state.failure else 1),
+        ("journal_failures_total", "Group commits that the disk refused.", "counter", [({}, state.failures)]),
         _gauge("journal_segments", "Segments in the journal.", state.segments),
         _gauge("journal_items", "Spans, data points and log records in the journal.", state.items),
         _gauge("journal_pending_requests", "Requests that wait for the disk.", state.pending_requests),

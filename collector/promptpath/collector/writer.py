@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from promptpath.collector.journal import Journal
 from promptpath.collector.otlp import Signal
+from promptpath.collector.quarantine import Quarantine
 from promptpath.collector.segments import Segment
 from promptpath.collector.selfmetrics import SelfMetrics
 from promptpath.storage import StorageError, ingest
@@ -20,19 +21,31 @@ from promptpath.storage import StorageError, ingest
 _log = logging.getLogger(__name__)
 
 _FIRST_DELAY_S: Final = 0.1
+#: The longest wait for what may pass by itself, and for what somebody has to mend.
 _LAST_DELAY_S: Final = 5.0
+_LAST_DELAY_REFUSED_S: Final = 60.0
+#: While storage fails, the log says so this often.
+_REMIND_S: Final = 60.0
 _IDLE_S: Final = 0.5
-#: Set-aside files may take this much; what is over it is dropped, and counted all the same.
-_QUARANTINE_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True)
 class WriterState:
-    """What the writer is at. `last_error` is empty while storage answers."""
+    """What the writer is at. `last_error` is empty while storage answers; `failures_in_a_row` of its worst signal."""
 
     last_error: str
     failures_in_a_row: int
     quarantine_bytes: int
+
+
+@dataclass
+class _Trouble:
+    """One signal that storage does not take."""
+
+    error: str
+    since: float
+    said: float
+    failures: int = 0
 
 
 class Writer:
@@ -46,9 +59,8 @@ class Writer:
         self._client: Any = None
         self._stopping = threading.Event()
         self._deadline = float("inf")
-        self._last_error = ""
-        self._failures = 0
-        self._quarantine = journal.directory / "quarantine"
+        self._trouble: dict[Signal, _Trouble] = {}
+        self._quarantine = Quarantine(journal.directory)
         self._thread = threading.Thread(target=self._run, name="storage-writer", daemon=True)
 
     def start(self) -> None:
@@ -63,33 +75,40 @@ class Writer:
 
     def state(self) -> WriterState:
         """Figures for self-observation."""
-        return WriterState(self._last_error, self._failures, _folder_bytes(self._quarantine))
+        worst = max(self._trouble.copy().values(), key=lambda trouble: trouble.failures, default=None)
+        return WriterState(worst.error if worst else "", worst.failures if worst else 0, self._quarantine.size_bytes())
 
     def _run(self) -> None:
         try:
             while not (self._stopping.is_set() and (self._journal.is_empty() or time.monotonic() > self._deadline)):
-                segment = self._journal.take(
-                    flush=self._stopping.is_set(), timeout_s=0 if self._stopping.is_set() else _IDLE_S
-                )
+                flush = self._stopping.is_set()
+                segment = self._journal.take(flush=flush, timeout_s=_FIRST_DELAY_S if flush else _IDLE_S)
                 if segment is not None:
                     self._store(segment)
         finally:
             self._disconnect()
 
     def _store(self, segment: Segment) -> None:
+        signal = segment.signal
         try:
-            self._insert(segment.signal, segment.path, segment.token)
-        except ingest.BadBody as error:
-            if not self._store_apart(segment, error):
-                return
+            try:
+                self._insert(signal, segment.content(), segment.token)
+                self._metrics.add("stored_items_total", segment.items, signal.value)
+            except ingest.BadBody as error:
+                self._store_apart(segment, error)
+            self._journal.discard(segment)
         except Exception as error:  # whatever storage fails with, the segment is kept and tried again
             self._failed(segment, error)
             return
-        else:
-            self._metrics.add("stored_items_total", segment.items, segment.signal.value)
-        self._failures, self._last_error = 0, ""
-        self._journal.discard(segment)
-        self._metrics.add("stored_segments_total", 1, segment.signal.value)
+        self._metrics.add("stored_segments_total", 1, signal.value)
+        recovered = self._trouble.pop(signal, None)
+        if recovered is not None:
+            _log.warning(
+                "storage takes %s again, after %d failures in %.0f s",
+                signal.value,
+                recovered.failures,
+                time.monotonic() - recovered.since,
+            )
 
     def _insert(self, signal: Signal, body: bytes | Path, token: str) -> None:
         if self._client is None:
@@ -97,19 +116,29 @@ class Writer:
         ingest.insert(self._client, signal.value, body, token)
 
     def _failed(self, segment: Segment, error: Exception) -> None:
-        self._failures += 1
+        signal, now = segment.signal, time.monotonic()
+        is_refused = isinstance(error, ingest.Refused)
+        self._metrics.add("store_failures_total", 1, signal.value, "refused" if is_refused else "transient")
         message = " ".join(str(error).split())[:300]
-        if message != self._last_error:
-            _log.warning("storage: %s; trying again, the journal keeps the data", message)
-        self._last_error = message
-        self._metrics.add("store_failures_total", 1, segment.signal.value)
-        self._journal.put_back(segment)
+        trouble = self._trouble.setdefault(signal, _Trouble(message, since=now, said=float("-inf")))
+        trouble.failures += 1
+        if message != trouble.error or now - trouble.said > _REMIND_S:
+            trouble.error, trouble.said = message, now
+            _log.log(
+                logging.ERROR if is_refused else logging.WARNING,
+                "storage: %s; tried %d times in %.0f s, the journal keeps the data (%d bytes)",
+                message,
+                trouble.failures,
+                now - trouble.since,
+                self._journal.state().bytes,
+            )
         self._disconnect()
-        delay_s = min(_FIRST_DELAY_S * 2 ** min(self._failures - 1, 10), _LAST_DELAY_S)
+        delay_s = min(
+            _FIRST_DELAY_S * 2 ** min(trouble.failures - 1, 10), _LAST_DELAY_REFUSED_S if is_refused else _LAST_DELAY_S
+        )
         if self._stopping.is_set():
-            time.sleep(min(_FIRST_DELAY_S, max(self._deadline - time.monotonic(), 0)))
-        else:
-            self._stopping.wait(delay_s * random.uniform(0.5, 1.0))
+            delay_s = _FIRST_DELAY_S
+        self._journal.put_back(segment, delay_s * random.uniform(0.5, 1.0))
 
     def _disconnect(self) -> None:
         client, self._client = self._client, None
@@ -121,12 +150,15 @@ class Writer:
 
     # --- a request that storage cannot read ---------------------------------------------------------------------------
 
-    def _store_apart(self, segment: Segment, error: StorageError) -> bool:
-        """Halves the segment until the bad requests stand alone, and sets those aside; False if storage failed.
+    def _store_apart(self, segment: Segment, error: StorageError) -> None:
+        """Halves the segment until the bad requests stand alone, and sets those aside.
 
         Part tokens say which requests they hold, so that a crash in the middle repeats the same inserts to no effect.
         """
-        requests = list(segment.bodies())
+        signal = segment.signal
+        if not ingest.is_readable(self._client, signal.value):
+            raise ingest.Refused(f"storage cannot read {signal.value} at all: {error}")
+        requests, envelope = list(segment.bodies()), segment.envelope
         _log.warning(
             "storage cannot read a request of segment %s (%s): looking for it among %d",
             segment.token,
@@ -134,46 +166,23 @@ class Writer:
             len(requests),
         )
         spans = [(0, len(requests))]
-        try:
-            while spans:
-                low, high = spans.pop()
-                part = requests[low:high]
-                try:
-                    if high - low < len(requests):
-                        self._insert(
-                            segment.signal, b"".join(body for body, _ in part), f"{segment.token}/{low}-{high}"
-                        )
-                        self._metrics.add("stored_items_total", sum(items for _, items in part), segment.signal.value)
-                        continue
-                except ingest.BadBody as again:
-                    error = again
-                if high - low == 1:
-                    self._set_aside(segment, low, *part[0], error)
-                else:
-                    middle = (low + high) // 2
-                    spans += [(middle, high), (low, middle)]
-        except Exception as failure:
-            self._failed(segment, failure)
-            return False
-        return True
-
-    def _set_aside(self, segment: Segment, index: int, body: bytes, items: int, error: StorageError) -> None:
-        path = self._quarantine / f"{segment.token}.{index}.pb"
-        self._quarantine.mkdir(exist_ok=True)
-        if _folder_bytes(self._quarantine) + len(body) <= _QUARANTINE_BYTES:
-            path.write_bytes(body)
-            path.with_suffix(".txt").write_text(f"{error}\n")
-            _log.error("storage cannot read a request of %d items: set aside as %s (%s)", items, path, error)
-        else:
-            _log.error(
-                "storage cannot read a request of %d items, and %s is full: dropped (%s)",
-                items,
-                self._quarantine,
-                error,
-            )
-        self._metrics.add("quarantined_requests_total", 1, segment.signal.value)
-        self._metrics.add("quarantined_items_total", items, segment.signal.value)
-
-
-def _folder_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir()) if folder.is_dir() else 0
+        while spans:
+            low, high = spans.pop()
+            part = requests[low:high]
+            try:
+                if high - low < len(requests):
+                    bodies = envelope + b"".join(body for body, _ in part)
+                    self._insert(signal, bodies, f"{segment.token}/{low}-{high}")
+                    self._metrics.add("stored_items_total", sum(items for _, items in part), signal.value)
+                    continue
+            except ingest.BadBody as again:
+                error = again
+            if high - low == 1:
+                body, items = part[0]
+                kept = self._quarantine.add(segment, low, body, items, error)
+                why = "unreadable" if kept else "unreadable_dropped"
+                self._metrics.add("quarantined_requests_total", 1, signal.value, why)
+                self._metrics.add("quarantined_items_total", items, signal.value, why)
+            else:
+                middle = (low + high) // 2
+                spans += [(middle, high), (low, middle)]

@@ -8,6 +8,8 @@ becoming JSON text.
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -23,22 +25,72 @@ Signal = Literal["traces", "metrics", "logs"]
 
 _PROTOS: Final = Path(__file__).parent / "otlp"
 _IMPORT: Final = 'import "common.proto";\n'
+#: Field 2045 of a request, `envelope`: two fixed64, packed.
+ENVELOPE_PREFIX: Final = b"\xea\x7f\x10"
+_ENVELOPE: Final = struct.Struct("<QQ")
+ENVELOPE_BYTES: Final = len(ENVELOPE_PREFIX) + _ENVELOPE.size
+#: How old a time may be that is believed of a sender: five years. Every day is a partition, so this bounds them.
+MAX_AGE_NS: Final = 5 * 366 * 86_400 * 10**9
 #: What the views throw on a value that is nested deeper than they declare.
 _TOO_DEEP: Final = "OTLP value nested too deep"
 #: Errors that say "these bytes are no such request" rather than "the database has a problem".
-_BAD_BODY: Final = (
-    "ATTEMPT_TO_READ_AFTER_EOF",
-    "CANNOT_PARSE",
-    "CANNOT_READ_ALL_DATA",
-    "INCORRECT_DATA",
-    "PROTOBUF_BAD_CAST",
-    "TOO_LARGE_STRING_SIZE",
-    "UNKNOWN_PROTOBUF_FORMAT",
+_BAD_BODY: Final = frozenset(
+    {
+        "ATTEMPT_TO_READ_AFTER_EOF",
+        "CANNOT_READ_ALL_DATA",
+        "INCORRECT_DATA",
+        "PROTOBUF_BAD_CAST",
+        "TOO_LARGE_STRING_SIZE",
+        "UNKNOWN_PROTOBUF_FORMAT",
+    }
 )
+#: Errors that no waiting mends: the schema or the user's rights are not what they must be.
+_REFUSED: Final = frozenset(
+    {
+        "ACCESS_DENIED",
+        "AUTHENTICATION_FAILED",
+        "ILLEGAL_COLUMN",
+        "ILLEGAL_TYPE_OF_ARGUMENT",
+        "NOT_ENOUGH_PRIVILEGES",
+        "NOT_FOUND_COLUMN_IN_BLOCK",
+        "NO_SUCH_COLUMN_IN_TABLE",
+        "NUMBER_OF_COLUMNS_DOESNT_MATCH",
+        "QUERY_IS_PROHIBITED",
+        "READONLY",
+        "SYNTAX_ERROR",
+        "THERE_IS_NO_COLUMN",
+        "TYPE_MISMATCH",
+        "UNKNOWN_DATABASE",
+        "UNKNOWN_FORMAT",
+        "UNKNOWN_FUNCTION",
+        "UNKNOWN_IDENTIFIER",
+        "UNKNOWN_SETTING",
+        "UNKNOWN_TABLE",
+        "UNKNOWN_TYPE",
+        "UNKNOWN_USER",
+        "WRONG_PASSWORD",
+    }
+)
+#: Names of errors as the database writes them.
+_NAME: Final = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*\b")
 
 
 class BadBody(StorageError):
     """The batch is no OTLP request of its signal: set it aside, or split it to find the bad request."""
+
+
+class Refused(StorageError):
+    """Storage will take nothing of this signal until somebody changes its schema or the user's rights."""
+
+
+def envelope(received_ns: int, oldest_ns: int) -> bytes:
+    """Goes before the bodies of a batch: when they were received, and before which time none of theirs is believed.
+
+    A time before `oldest_ns` or more than a day after `received_ns` is stored as one that can be, and flagged. Without
+    an envelope the time of the insert counts, and `MAX_AGE_NS`. Both in ns since the epoch, and the same whenever the
+    batch is sent again: a time that moved into another partition would be a second row.
+    """
+    return ENVELOPE_PREFIX + _ENVELOPE.pack(received_ns, oldest_ns)
 
 
 def insert_traces(client: Client, body: bytes | Path, token: str) -> int:
@@ -71,7 +123,8 @@ def insert(client: Client, signal: Signal, body: bytes | Path, token: str) -> in
 
     Raises:
         BadBody: the bytes are no such request; nothing is stored.
-        StorageError: the database refused for another reason; try again with the same token.
+        Refused: the schema or the user's rights are not as they must be; no retry helps until that is mended.
+        StorageError: something that may pass (network, memory, disk); try again with the same token.
     """
     size = body.stat().st_size if isinstance(body, Path) else len(body)
     if size == 0:
@@ -127,7 +180,19 @@ def _is_embedded(client: Client) -> bool:
     return str(client.uri).startswith("chdb:")
 
 
+def is_readable(client: Client, signal: Signal) -> bool:
+    """Whether the database can read requests of a signal at all: it is sent one that holds nothing."""
+    try:
+        _send(client, signal, envelope(0, 0), f"probe-{signal}")
+    except Exception as error:
+        return not isinstance(_failure(signal, error), BadBody)
+    return True
+
+
 def _failure(signal: Signal, error: Exception) -> StorageError:
-    if any(code in str(error) for code in _BAD_BODY):
+    codes = set(_NAME.findall(str(error)))
+    if codes & _BAD_BODY or any(code.startswith("CANNOT_PARSE") for code in codes):
         return BadBody(f"these bytes are no OTLP {signal} request ({reason(error)}): set them aside")
+    if codes & _REFUSED:
+        return Refused(f"storage does not take {signal} ({reason(error)}): mend its schema or the user's rights")
     return StorageError(f"cannot store {signal} ({reason(error)}): try again with the same token")

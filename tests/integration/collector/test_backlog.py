@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from google.rpc import error_details_pb2, status_pb2
 
 from promptpath import storage
 from promptpath.collector import segments
+from promptpath.collector.importing import import_files
 from promptpath.collector.journal import JournalLimits
 from promptpath.collector.otlp import Signal
+from promptpath.storage.ingest import ENVELOPE_BYTES
 
 from .running import RunningCollector, make_spans, wait_for
 
@@ -41,7 +44,7 @@ def test_spans_wait_while_the_database_fails_and_are_stored_once_after(broken_st
     with RunningCollector(broken_store) as collector:
         for first in range(1, 101, 10):
             assert collector.post(make_spans(10, first=first).SerializeToString()).status == 200
-        wait_for(lambda: collector.metric('store_failures_total{signal="traces"}') >= 2, "two failures")
+        wait_for(lambda: collector.metric('store_failures_total{signal="traces",kind="refused"}') >= 2, "two failures")
         assert collector.metric("storage_up") == 0
         assert collector.metric("journal_items") == 100
         assert collector.metric("journal_oldest_age_seconds") > 0
@@ -55,9 +58,9 @@ def test_spans_wait_while_the_database_fails_and_are_stored_once_after(broken_st
 def test_spans_survive_a_restart_while_the_database_fails(broken_store: Path) -> None:
     with RunningCollector(broken_store, drain_s=0.1) as collector:
         assert collector.post(make_spans(10).SerializeToString()).status == 200
-        wait_for(lambda: collector.metric('store_failures_total{signal="traces"}') >= 1, "a failure")
+        wait_for(lambda: collector.metric('store_failures_total{signal="traces",kind="refused"}') >= 1, "a failure")
     with RunningCollector(broken_store) as collector:
-        wait_for(lambda: collector.metric('store_failures_total{signal="traces"}') >= 1, "a failure")
+        wait_for(lambda: collector.metric('store_failures_total{signal="traces",kind="refused"}') >= 1, "a failure")
         assert collector.metric("journal_items") == 10
         repair(collector)
         collector.wait_stored(10)
@@ -69,7 +72,7 @@ def test_one_signal_in_trouble_does_not_hold_up_the_others(broken_store: Path) -
     logs.resource_logs.add().scope_logs.add().log_records.add(time_unix_nano=1).body.string_value = "hello"
     with RunningCollector(broken_store, drain_s=0.1) as collector:
         assert collector.post(make_spans(1).SerializeToString()).status == 200
-        wait_for(lambda: collector.metric('store_failures_total{signal="traces"}') >= 1, "a failure")
+        wait_for(lambda: collector.metric('store_failures_total{signal="traces",kind="refused"}') >= 1, "a failure")
         assert collector.post(logs.SerializeToString(), signal=Signal.LOGS).status == 200
         collector.wait_stored(1, "logs")
         assert collector.sql("SELECT Body FROM otel_logs") == [["hello"]]
@@ -91,7 +94,7 @@ def test_a_stopping_collector_asks_senders_to_come_back(tmp_path: Path) -> None:
 def test_a_full_journal_asks_senders_to_come_back(broken_store: Path) -> None:
     """opentelemetry-collector#9636, #9892: 429 with Retry-After, not 500."""
     body = make_spans(20).SerializeToString()
-    limits = JournalLimits(max_bytes=3 * (len(body) + segments.FRAME_BYTES))
+    limits = JournalLimits(max_bytes=3 * (len(body) + segments.FRAME_BYTES + ENVELOPE_BYTES))
     with RunningCollector(broken_store, journal_limits=limits, drain_s=0.1) as collector:
         for _ in range(3):
             assert collector.post(body).status == 200
@@ -156,14 +159,18 @@ def test_a_poisoned_request_is_set_aside_and_the_others_are_stored(tmp_path: Pat
     opened.append([segments.Request(Signal.TRACES, body, 2) for body in bodies])
     opened.close()
     with RunningCollector(tmp_path) as collector:
-        wait_for(lambda: collector.metric('quarantined_requests_total{signal="traces"}') == 1, "quarantine")
+        wait_for(
+            lambda: collector.metric('quarantined_requests_total{signal="traces",reason="unreadable"}') == 1,
+            "quarantine",
+        )
         collector.wait_stored(12)
         wait_for(lambda: collector.metric("journal_segments") == 0, "segment done")
         assert collector.sql("SELECT count(), uniqExact(SpanId) FROM otel_traces") == [[12, 12]]
-        assert collector.metric('quarantined_items_total{signal="traces"}') == 2
+        assert collector.metric('quarantined_items_total{signal="traces",reason="unreadable"}') == 2
         assert collector.metric("quarantine_bytes") > 0
     (file,) = (journal / "quarantine").glob("*.pb")
-    assert file.read_bytes() == poison
+    assert file.read_bytes() == len(poison).to_bytes(4, "big") + poison
+    assert (journal / "quarantine").stat().st_mode & 0o777 == 0o700
     assert file.name == f"{opened.path.stem}.4.pb"
     assert "OTLP traces request" in file.with_suffix(".txt").read_text()
 
@@ -181,3 +188,74 @@ def test_the_same_segment_twice_is_stored_once(tmp_path: Path) -> None:
         collector.wait_stored(10)
         assert collector.sql("SELECT count() FROM otel_traces") == [[10]]
         assert not any((tmp_path / "journal").glob("*.otlp"))
+
+
+def test_what_is_set_aside_can_be_imported(tmp_path: Path) -> None:
+    """Here it is the database that cannot read a good request, as one of an older release might not."""
+    with RunningCollector(tmp_path) as collector:
+        refuse_reading(collector)
+        for first, name in ((1, "chat"), (3, "strange"), (5, "chat")):
+            assert collector.post(make_spans(2, first=first, name=name).SerializeToString()).status == 200
+        wait_for(
+            lambda: collector.metric('quarantined_requests_total{signal="traces",reason="unreadable"}') == 1,
+            "quarantine",
+        )
+        collector.wait_stored(4)
+        assert collector.sql("SELECT DISTINCT SpanName FROM otel_traces") == [["chat"]]
+    (file,) = (tmp_path / "journal" / "quarantine").glob("*.pb")
+    client = storage.connect(f"chdb://{tmp_path}")
+    client.command("DROP TABLE strict")
+    assert import_files(client, [file]).items == {"traces": 2}
+    found = client.query("SELECT SpanName, count() FROM otel_traces GROUP BY ALL ORDER BY ALL").result_rows
+    assert found == [("chat", 4), ("strange", 2)]
+    client.close()
+
+
+def refuse_reading(collector: RunningCollector) -> None:
+    """A view that answers as the database's decoder does to a span of a certain name, before anything is stored."""
+    client = storage.connect(collector.config.storage)
+    client.command("ALTER TABLE otlp_traces MODIFY COLUMN resource_spans DEFAULT []")
+    client.command(
+        "CREATE MATERIALIZED VIEW strict ENGINE = Null AS "
+        "SELECT throwIf(s.name = 'strange', 'INCORRECT_DATA') AS x FROM "
+        "(SELECT arrayJoin(arrayFlatten(resource_spans.scope_spans).spans) AS ss, arrayJoin(ss) AS s FROM otlp_traces)"
+    )
+    client.close()
+
+
+def test_a_database_that_can_read_nothing_is_no_fault_of_the_requests(tmp_path: Path) -> None:
+    """Nothing is set aside then: it waits until somebody has mended the schema."""
+    with RunningCollector(tmp_path, drain_s=0.1) as collector:
+        client = storage.connect(collector.config.storage)
+        client.command(
+            "CREATE MATERIALIZED VIEW strict ENGINE = Null AS SELECT throwIf(1, 'INCORRECT_DATA') AS x FROM otlp_traces"
+        )
+        assert collector.post(make_spans(3).SerializeToString()).status == 200
+        wait_for(lambda: collector.metric('store_failures_total{signal="traces",kind="refused"}') >= 2, "failures")
+        assert collector.metric('quarantined_requests_total{signal="traces",reason="unreadable"}') == 0
+        assert collector.metric("storage_up") == 0
+        client.command("DROP TABLE strict")
+        client.close()
+        collector.wait_stored(3)
+        assert collector.sql("SELECT count() FROM otel_traces") == [[3]]
+        assert collector.metric("storage_up") == 1
+
+
+def test_64_senders_of_single_spans_leave_few_parts(tmp_path: Path) -> None:
+    senders, each = 64, 12
+    with RunningCollector(tmp_path) as collector:
+
+        def send(sender: int) -> None:
+            for i in range(each):
+                body = make_spans(1, first=1 + sender * each + i).SerializeToString()
+                assert collector.post(body).status == 200
+
+        with ThreadPoolExecutor(senders) as pool:
+            list(pool.map(send, range(senders)))
+        collector.wait_stored(senders * each)
+        ((spans, parts),) = collector.sql(
+            "SELECT (SELECT uniqExact(SpanId) FROM otel_traces), count() FROM system.parts "
+            "WHERE active AND database = currentDatabase() AND table = 'otel_traces'"
+        )
+        assert spans == senders * each
+        assert parts < 100

@@ -17,6 +17,7 @@ from promptpath.collector import segments
 from promptpath.collector.journal import Journal, JournalFull, JournalLimits, JournalUnavailable
 from promptpath.collector.otlp import Request, Signal
 from promptpath.collector.segments import Segment
+from promptpath.storage.ingest import ENVELOPE_BYTES
 
 WAIT_S = 10.0
 LAZY = JournalLimits(segment_age_s=3600)
@@ -100,7 +101,7 @@ def test_a_torn_tail_is_cut_and_set_aside(tmp_path_factory: pytest.TempPathFacto
     ends = []
     for body in bodies:
         journal.append(Request(Signal.TRACES, body, 1)).result(WAIT_S)
-        ends.append((ends[-1] if ends else 0) + segments.FRAME_BYTES + len(body))
+        ends.append((ends[-1] if ends else ENVELOPE_BYTES) + segments.FRAME_BYTES + len(body))
     journal.close()
     (path,) = directory.glob("*.otlp")
     assert path.stat().st_size == ends[-1]
@@ -131,7 +132,7 @@ def test_damage_in_the_middle_ends_the_segment_there(tmp_path: Path) -> None:
     journal.close()
     (path,) = tmp_path.glob("*.otlp")
     data = bytearray(path.read_bytes())
-    data[segments.FRAME_BYTES * 2 + len(request("r0").body) + 3] ^= 1
+    data[ENVELOPE_BYTES + segments.FRAME_BYTES * 2 + len(request("r0").body) + 3] ^= 1
     path.write_bytes(data)
     again = Journal(tmp_path, LAZY)
     assert drain(again) == [(request("r0").body, 1)]
@@ -265,13 +266,13 @@ def test_a_ready_segment_grows_on_while_one_of_its_signal_waits(tmp_path: Path) 
 
 
 def test_over_the_limit_is_refused_until_there_is_room(tmp_path: Path) -> None:
-    size = len(request("x").body) + segments.FRAME_BYTES
-    journal = Journal(tmp_path, JournalLimits(max_bytes=3 * size, segment_age_s=3600))
+    limit = 3 * (len(request("x").body) + segments.FRAME_BYTES) + ENVELOPE_BYTES
+    journal = Journal(tmp_path, JournalLimits(max_bytes=limit, segment_age_s=3600))
     for _ in range(3):
         journal.append(request("x")).result(WAIT_S)
-    with pytest.raises(JournalFull, match=str(3 * size)):
+    with pytest.raises(JournalFull, match=str(limit)):
         journal.append(request("x"))
-    assert journal.state().bytes == 3 * size
+    assert journal.state().bytes == limit
     segment = journal.take(flush=True)
     assert segment is not None
     with pytest.raises(JournalFull):
@@ -365,3 +366,50 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     journal.append(request("x")).result(WAIT_S)
     journal.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_signal_that_is_held_back_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, JournalLimits(segment_items=1, segment_age_s=3600))
+    journal.append(request("span")).result(WAIT_S)
+    bad = journal.take()
+    assert bad is not None
+    journal.put_back(bad, hold_s=3600)
+    journal.append(request("next span")).result(WAIT_S)
+    journal.append(request("log", signal=Signal.LOGS)).result(WAIT_S)
+    log = journal.take()
+    assert log is not None
+    assert contents(log) == [(request("log", signal=Signal.LOGS).body, 1)]
+    assert journal.take() is None
+    assert journal.state().segments == 3
+    journal.close()
+
+
+def test_the_torn_folder_is_private_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("promptpath.collector.journal._TORN_BYTES", 10)
+    for tail in (b"12345678", b"abc"):
+        journal = Journal(tmp_path, LAZY)
+        journal.append(request("x")).result(WAIT_S)
+        journal.close()
+        (path,) = tmp_path.glob("*.otlp")
+        with path.open("ab") as file:
+            file.write(tail)
+        again = Journal(tmp_path, LAZY)
+        assert again.state().torn_bytes == len(tail)
+        assert drain(again) == [(request("x").body, 1)]
+        again.close()
+    assert [file.read_bytes() for file in (tmp_path / "torn").iterdir()] == [b"12345678"]
+    assert (tmp_path / "torn").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_a_failed_write_left_behind_the_end_is_not_stored(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, LAZY)
+    journal.append(request("whole")).result(WAIT_S)
+    segment = journal.take(flush=True)
+    assert segment is not None
+    assert segment.content() == segment.path
+    whole = segment.path.read_bytes()
+    with segment.path.open("ab") as file:
+        file.write(segments._frame(request("refused").body, 1) + request("refused").body)
+    assert segment.content() == whole
+    assert contents(segment) == [(request("whole").body, 1)]
+    journal.close()
