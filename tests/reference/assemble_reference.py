@@ -51,6 +51,7 @@ class Span:
     error: int = 0
     lost: bool = False
     prepared: bool = False
+    orphaned: bool = False
 
     def said(self, name: str) -> Any:
         """What the span's own row says; a part says nothing."""
@@ -73,6 +74,10 @@ class Span:
     @property
     def failed(self) -> bool:
         return bool(self.said("failed"))
+
+    @property
+    def cut_short(self) -> bool:
+        return self.failed or bool(self.said("abort"))
 
     @property
     def is_server_kind(self) -> bool:
@@ -137,6 +142,16 @@ class Span:
     def server(self) -> Span | None:
         """The innermost server span that holds it, itself included."""
         return next((one for one in (self, *self.above_in_prompt()) if one.stage == "server"), None)
+
+    @cached_property
+    def unit(self) -> Span:
+        """The attempt that it is part of: the call that reached the outermost server around it, else that server."""
+        if self.server is None:
+            return self
+        above = self.server.staged_above
+        if above and above[0].stage in CALLS:
+            return above[0]
+        return above[0].unit if above and above[0].server is not None else self.server
 
     @cached_property
     def host(self) -> str:
@@ -215,6 +230,7 @@ class Prompt:
     engine: int | None = None
     end: int = 0
     server: Span | None = None
+    attempts: int = 0
 
     def outermost(self, wanted: Callable[[Span], bool]) -> Span | None:
         """The first span that is wanted: attempts that answered before lost ones, then the outermost, the earliest."""
@@ -379,52 +395,56 @@ def find_attempts(prompt: Prompt, members: list[Span]) -> None:
                 waited = one.end + one.shift - prompt.root.start, following.at - prompt.root.start
                 if waited[1] > waited[0]:
                     prompt.pauses.append((entry, one.depth, *waited))
-    workers = [one for one in prefill_workers(members) if decode_workers(members)]
-    for worker in workers:
-        for one in members:
-            if one.server is worker:
-                one.prepared = True
-        if worker.staged_above and worker.staged_above[0].stage in CALLS:
-            worker.staged_above[0].prepared = True
+    find_workers(prompt, members)
 
 
-def _workers(members: list[Span], own: str, other: str) -> list[Span]:
-    holding = {stage: {id(one.server) for one in members if one.stage == stage} for stage in (own, other)}
-    return [
-        one
-        for one in members
-        if one.stage == "server"
-        and not one.lost
-        and (not one.staged_above or one.staged_above[0].server is None)
-        and id(one) in holding[own]
-        and id(one) not in holding[other]
-    ]
-
-
-def prefill_workers(members: list[Span]) -> list[Span]:
-    return _workers(members, "prefill", "decode")
-
-
-def decode_workers(members: list[Span]) -> list[Span]:
-    return _workers(members, "decode", "prefill")
+def find_workers(prompt: Prompt, members: list[Span]) -> None:
+    """The attempts of a prompt; which of them are prefill workers, and what they prepared."""
+    calls = [one for one in members if one.stage in CALLS]
+    outer = {id(one.caller) for one in calls}
+    to_relay = {id(one.staged_above[0]) for one in members
+                if one.staged_above and one.stage in RELAYS and one.entry is one}  # fmt: skip
+    made = {one.number: one for one in calls if id(one) not in outer and id(one) not in to_relay}
+    made |= {one.number: one for one in members if one.stage == "server" and one.unit is one}
+    prompt.attempts = len(made)
+    inside: dict[int, list[Span]] = defaultdict(list)
+    for one in members:
+        inside[one.unit.number].append(one)
+    prefills, decodes = [], []
+    for attempt in made.values():
+        spans = inside[attempt.number]
+        stages = {one.stage for one in spans}
+        roles = {one.said("role") for one in spans}
+        short = any(one.cut_short and one.stage in {"server", "prefill"} for one in spans) or attempt.cut_short
+        told = roles & {"prefill", "decode"}
+        if attempt.lost:
+            continue
+        if not short and ("prefill" in roles or (not told and "prefill" in stages and "decode" not in stages)):
+            prefills.append(attempt)
+        elif "decode" in roles or (not told and ("decode" in stages or "prefill" not in stages)):
+            decodes.append(attempt)
+    if prefills:
+        prompt.attempts -= min(len(prefills), len(decodes))
+        decoded = any(one.stage == "decode" and not one.lost for one in members)
+        taken = decoded or any(not one.cut_short for one in decodes)
+        alone = not taken and (prompt.root.cut_short or bool(decodes))
+        for attempt in prefills:
+            for one in inside[attempt.number]:
+                one.prepared = bool(decodes) or alone
+                one.orphaned = alone
+    for one in members:
+        if one.said("role") in {"forward", "forwarded"} and one.stage in RELAYS:
+            busy = any(other.entry is one.entry for other in calls)
+            http = one.row["http_status"] or 0
+            refused = (400 <= http < 500 and http not in (408, 499)) or http == 503
+            if not busy and not one.hears and (one.said("role") == "forwarded" or not refused):
+                prompt.attempts += 1
 
 
 def innermost_calls(prompt: Prompt) -> list[Span]:
     calls = [one for one in prompt.spans if one.stage in CALLS]
     outer = {id(one.caller) for one in calls}
     return [one for one in calls if id(one) not in outer]
-
-
-def attempts_made(prompt: Prompt) -> int:
-    """Calls that lead to no relay, servers that were reached without a call; a prefill/decode pair is one."""
-    to_relay = {id(one.staged_above[0]) for one in prompt.spans
-                if one.staged_above and one.stage in RELAYS and one.entry is one}  # fmt: skip
-    made = sum(id(one) not in to_relay for one in innermost_calls(prompt))
-    for one in prompt.spans:
-        if one.stage == "server":
-            staged = one.staged_above[0] if one.staged_above else None
-            made += staged is None or (staged.stage not in CALLS and staged.server is None)
-    return max(made - min(len(prefill_workers(prompt.spans)), len(decode_workers(prompt.spans))), 0)
 
 
 # --- first tokens, who owned each instant -----------------------------------------------------------------------------
@@ -436,7 +456,7 @@ def find_first_token(prompt: Prompt, streams: bool | None) -> None:
     saw = next((one for one in alive if one.stage in CONTAINERS and one.first is not None), None)
     prompt.server = next((one for one in alive if one.stage == "server"), None)
     began = [one.at for one in alive if one.stage == "decode"]
-    cut = [one for one in alive if one.stage == "prefill" and not one.failed and not one.said("abort")]
+    cut = [one for one in alive if one.stage == "prefill" and not one.cut_short and not one.orphaned]
     filled = [one.end + one.shift for one in cut]
     computed = min([*([max(filled)] if filled else []), *([min(began)] if began else [])], default=None)
     if streams is not False:
@@ -735,7 +755,7 @@ def row_of(prompt: Prompt, assembled_at_ns: int, stall_factor: float, stall_min_
         "hops": [service for service, _ in passed],
         "hosts": [host for _, host in passed],
         "gpu_uuids": sorted({uuid for one in prompt.spans for uuid in one.row["gpu_uuids"]}),
-        "attempts": attempts_made(prompt),
+        "attempts": prompt.attempts,
         "preemptions": prompt.total("preemptions"),
         "tcp_rtt_us": prompt.value("tcp_rtt_us"),
         "tcp_retransmits": prompt.total("tcp_retransmits"),

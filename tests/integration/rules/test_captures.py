@@ -155,7 +155,7 @@ def test_traefik(assembled: Callable[[str, str], list[Row]]) -> None:
 
 def test_caddy(assembled: Callable[[str, str], list[Row]]) -> None:
     wanted = [
-        _rows.whole(span, [("gateway", span["spanId"], 0, span["end"] - span["start"])], operation="chat", attempts=0)
+        _rows.whole(span, [("gateway", span["spanId"], 0, span["end"] - span["start"])], operation="chat", attempts=1)
         for span in _rows.spans_of("captures", "caddy").values()
     ]
     assert _rows.differences(assembled("captures", "caddy"), _sorted(wanted)) == {}

@@ -61,7 +61,7 @@ EXPECTED: dict[str, list[tuple[int, list[tuple[str, int, float, float]], Row]]] 
         )
     ],
     "sglang-router": [
-        (1, [("router", 1, 0, 250)], {"first_byte_ns": 1.5, "operation": "chat", "attempts": 0})
+        (1, [("router", 1, 0, 250)], {"first_byte_ns": 1.5, "operation": "chat", "attempts": 1})
     ],
     # The first token is the first `send_generation`.
     "tgi": [
@@ -115,7 +115,7 @@ EXPECTED: dict[str, list[tuple[int, list[tuple[str, int, float, float]], Row]]] 
         (
             1,
             [("gateway", 1, 0, 300)],
-            {"operation": "chat", "status": "rate_limited", "error_type": "429", "first_byte_ns": 120, "attempts": 0},
+            {"operation": "chat", "status": "rate_limited", "error_type": "429", "first_byte_ns": 120, "attempts": 1},
         )
     ],
     "dynamo": [
@@ -140,7 +140,7 @@ EXPECTED: dict[str, list[tuple[int, list[tuple[str, int, float, float]], Row]]] 
              "ttft_source": "engine", "ttft_engine_ns": 20, "input_tokens": 50, "output_tokens": 21, "tpot_ns": 10,
              "model": "m", "request_model": "m", "operation": "chat", "hops": ["llm-d-epp", "llm-d-sidecar", "vllm"],
              "hosts": ["epp", "pod", "pod"], "completeness": 0.5, "clock_offset_ns": 0, "clock_error_ns": 10,
-             "attempts": 2},
+             "attempts": 1},
         )
     ],
     "openrouter": [

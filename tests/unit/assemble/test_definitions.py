@@ -419,6 +419,68 @@ def test_a_prefill_and_a_decode_worker_are_one_attempt(make: Make, prompt: Promp
     assert row["attempts"] == 1
 
 
+def test_a_prefill_and_a_decode_worker_of_which_only_the_calls_are_seen(make: Make, prompt: Prompt) -> None:
+    row = prompt(
+        make("a", "", 0, 100, "router", service="route"),
+        make("b", "a", 10, 50, "call", service="route", role="prefill"),
+        make("c", "a", 50, 95, "call", service="route", role="decode"),
+    )
+    assert row["attempts"] == 1
+
+
+def test_a_decode_worker_that_also_prefills_what_was_not_transferred(make: Make, prompt: Prompt) -> None:
+    row = prompt(
+        make("a", "", 0, 100, "router", service="route"),
+        make("b", "a", 10, 48, "server", service="prefiller", output_tokens=1, finish_reason="length"),
+        make("c", "b", 12, 48, "prefill", service="prefiller"),
+        make("d", "a", 50, 95, "server", service="decoder", output_tokens=20, finish_reason="stop"),
+        make("e", "d", 51, 52, "prefill", service="decoder"),
+        make("f", "d", 52, 90, "decode", service="decoder"),
+    )
+    assert (row["attempts"], row["output_tokens"], row["finish_reason"]) == (1, 20, "stop")
+
+
+def test_given_up_between_the_prefill_and_the_decode_worker(make: Make, prompt: Prompt) -> None:
+    """The prefill worker's token is nobody's; with the decode worker's call or without, it was one attempt."""
+    spans = [
+        make("a", "", 0, 60, "router", service="route", abort="client", streaming=True),
+        make("b", "a", 10, 50, "call", service="route"),
+        make("c", "b", 12, 48, "server", service="prefiller", output_tokens=1, finish_reason="length"),
+        make("d", "c", 12, 48, "prefill", service="prefiller"),
+    ]
+    for more in ([], [make("e", "a", 51, 60, "call", service="route", abort="client")]):
+        row = prompt(*spans, *more)
+        assert (row["attempts"], row["status"], row["ttft_ns"], row["output_tokens"]) == (1, "client_abort", None, None)
+        assert row["ttft_source"] == ""
+
+
+@pytest.mark.parametrize(
+    ("http", "role", "attempts"),
+    [
+        (200, "forward", 1),
+        (None, "forward", 1),
+        (499, "forward", 1),
+        (502, "forward", 1),
+        (504, "forward", 1),
+        (429, "forward", 0),
+        (401, "forward", 0),
+        (503, "forward", 0),
+        (429, "forwarded", 1),
+        (503, "forwarded", 1),
+        (200, "", 0),
+    ],
+)
+def test_a_relay_that_leaves_no_span_for_its_call(
+    make: Make, prompt: Prompt, http: int | None, role: str, attempts: int
+) -> None:
+    failed = http is not None and http >= 400
+    relay = make("a", "", 0, 100, "gateway", service="nginx", role=role, http_status=http, failed=failed)
+    assert prompt(relay)["attempts"] == attempts
+    if not failed:
+        # The engine's own span below shows it too: still one.
+        assert prompt(relay, make("b", "a", 10, 90, "server", service="engine"))["attempts"] == 1
+
+
 def test_a_server_reached_without_a_call_span_counts(make: Make, prompt: Prompt) -> None:
     row = prompt(
         make("a", "", 0, 100, "gateway", service="gate"),

@@ -63,6 +63,7 @@ def span_of(make: Make, rng: random.Random, number: int, ids: list[str], trace: 
         inference=is_hop or rng.random() < 0.03,
         loopback=rng.random() < 0.1,
         agent=rng.random() < 0.05,
+        role=rng.choice(("", "", "", "forward", "forwarded", "prefill", "decode")),
         failed=rng.random() < 0.15,
         gaps_us=[rng.choice((0, 0, 1, 2, 60_000, 90_000)) for _ in range(gaps)],
         counts=[rng.randint(0, 3) for _ in range(rng.choice((0, gaps)))],

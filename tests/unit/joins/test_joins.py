@@ -363,3 +363,13 @@ def test_many_at_once_are_what_each_is_alone(make: Make, prompts: Run) -> None:
     rng.shuffle(together)
     assert len(alone) == 40
     assert prompts(*together) == alone
+
+
+def test_a_lost_root_and_a_lost_call_further_in(make: Make, prompt: Callable[..., Row]) -> None:
+    """What is left of one prompt are two pieces: one is the client's call, the other a server that nobody called."""
+    row = prompt(
+        make("b", "lost-root", 1, 99, "call", service="app"),
+        make("c", "b", 5, 95, "gateway", service="gate", host="h2"),
+        make("d", "lost-call", 20, 80, "server", service="engine", host="h3"),
+    )
+    assert (row["prompt_id"], row["hops"]) == ("b", ["app", "gate", "engine"])

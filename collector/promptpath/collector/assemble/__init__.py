@@ -76,13 +76,13 @@ def _prompts(
 ) -> pa.Table:
     """The prompts of a window."""
     axis = clock.place(loaded, grown, blocks, clocks)
-    tried = attempts.find(loaded, grown, axis)
+    tried = attempts.find(loaded, grown, axis, columns)
     numbered = delivery.prompts_of(loaded, grown, tried, axis)
     batch = prompts.Batch(columns, loaded, grown, axis, tried, numbered)
     streams = prompts.not_streaming(batch)
     cut_short = columns.filled("abort")[loaded.row]
     cut_short[loaded.spans :] = False
-    cut_short |= loaded.failed
+    cut_short |= loaded.failed | tried.orphaned
     first = delivery.find(loaded, grown, axis, tried, numbered, streams[0], cut_short)
     painted = breakdown.paint(loaded, grown, axis, tried, numbered, first)
     painted = drawing.redraw(painted, grown, axis, numbered, first)

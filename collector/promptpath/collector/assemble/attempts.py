@@ -10,12 +10,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
-from promptpath.collector.assemble.climb import mark_above
+from promptpath.collector.assemble.climb import mark_above, outermost
 from promptpath.collector.assemble.clock import Axis
+from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.ragged import NONE
-from promptpath.collector.assemble.schema import IS_CALLER, IS_RELAY, NO_NS, STAGE_CODE, Bools, Ints, stage_set
+from promptpath.collector.assemble.ragged import NONE, ints_of
+from promptpath.collector.assemble.schema import (
+    DECODE,
+    FORWARD,
+    FORWARDED,
+    IS_CALLER,
+    IS_RELAY,
+    NO_NS,
+    PREFILL,
+    ROLE_CODE,
+    STAGE_CODE,
+    Bools,
+    Ints,
+    stage_set,
+)
 from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
@@ -23,21 +38,25 @@ from promptpath.semconv import Stage
 #: Stages that only an inference server has: under a call in one process they show that it was answered in that process.
 _ENGINE = stage_set(Stage.SERVER, Stage.QUEUE, Stage.TRANSFER, Stage.PREFILL, Stage.KV_TRANSFER, Stage.DECODE)
 _SERVER = STAGE_CODE[Stage.SERVER]
+_FORWARD, _FORWARDED, _PREFILL, _DECODE = (ROLE_CODE[role] for role in (FORWARD, FORWARDED, PREFILL, DECODE))
 
 
 @dataclass
 class Attempts:
     """Calls of n nodes. answered: shape (n,), a call whose server left a span. lost: shape (n,), inside a lost attempt.
 
-    prepared: shape (n,), in a prefill worker, or its call, that worked for a decode worker of the same prompt: what it
-    says of its answer is not the prompt's. made, calls, calls_answered: shape (n,), counted at each prompt's root:
-    attempts, innermost calls, and those answered. pause_*: back-off between attempts, one entry each: the hop entry
-    that waited, its depth, start and end on the clock of the entry's host.
+    prepared: shape (n,), in a prefill worker, or its call, that worked for a decode worker of the same prompt (or would
+    have, had the prompt not been cut short): what it says of its answer is not the prompt's. orphaned: shape (n,),
+    those of them whose prompt was cut short before a decode worker took over: their first token was nobody's.
+    made, calls, calls_answered: shape (n,), counted at each prompt's root: attempts, innermost calls, and
+    those answered. pause_*: back-off between attempts, one entry each: the hop entry that waited, its depth, start and end on the clock
+    of the entry's host.
     """
 
     answered: Bools
     lost: Bools
     prepared: Bools
+    orphaned: Bools
     made: Ints
     calls: Ints
     calls_answered: Ints
@@ -47,8 +66,8 @@ class Attempts:
     pause_end: Ints
 
 
-def find(nodes: Nodes, tree: Tree, axis: Axis) -> Attempts:
-    """The attempts of all prompts."""
+def find(nodes: Nodes, tree: Tree, axis: Axis, columns: Columns) -> Attempts:
+    """The attempts of all prompts. columns: of the span table."""
     inside = tree.prompt != NONE
     root = tree.prompt == nodes.own
     calls = IS_CALLER[tree.stage] & inside
@@ -63,11 +82,18 @@ def find(nodes: Nodes, tree: Tree, axis: Axis) -> Attempts:
     has_inner = np.zeros(len(nodes), dtype=np.bool_)
     has_inner[tree.caller[outer]] = True
     innermost = calls & ~has_inner
-    made, prepared = _made(nodes, tree, innermost, lost)
+    cut_short = columns.filled("abort")[nodes.row]
+    cut_short[nodes.spans :] = False
+    cut_short |= nodes.failed
+    made, prepared, orphaned = _made(nodes, tree, innermost, lost, cut_short)
+    forwarding = (nodes.role == _FORWARD) | (nodes.role == _FORWARDED)
+    if forwarding.any():
+        made += _count(tree, _forwarded(nodes, tree, columns, np.flatnonzero(forwarding & inside), calls, answered))
     return Attempts(
         answered=answered,
         lost=lost,
         prepared=prepared,
+        orphaned=orphaned,
         made=made,
         calls=_count(tree, innermost),
         calls_answered=_count(tree, innermost & answered),
@@ -113,9 +139,25 @@ def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, root: Bools) -> tu
     return lost, first_lost, following
 
 
-def _made(nodes: Nodes, tree: Tree, innermost: Bools, lost: Bools) -> tuple[Ints, Bools]:
+def _forwarded(nodes: Nodes, tree: Tree, columns: Columns, relay: Ints, calls: Bools, answered: Bools) -> Bools:
+    """Which of some relays that leave no span for their call made one that nothing else shows.
+
+    One that answered has called somebody. One that refused (4xx but for a hang-up or its own time-out; 503: nobody to
+    call) has not, unless it says who was called.
+    """
+    busy = np.zeros(len(nodes), dtype=np.bool_)
+    busy[tree.entry[calls]] = True
+    relay = relay[IS_RELAY[tree.stage[relay]] & ~busy[tree.entry[relay]] & ~answered[relay]]
+    http = ints_of(columns["http_status"].take(pa.array(nodes.row[relay])), 0)
+    refused = ((http >= 400) & (http < 500) & (http != 408) & (http != 499)) | (http == 503)
+    made = np.zeros(len(nodes), dtype=np.bool_)
+    made[relay[(nodes.role[relay] == _FORWARDED) | ~refused]] = True
+    return made
+
+
+def _made(nodes: Nodes, tree: Tree, innermost: Bools, lost: Bools, cut_short: Bools) -> tuple[Ints, Bools, Bools]:
     """Calls of a deployment per prompt, at its root: calls that lead to no further relay, servers reached without a
-    call. And the nodes of prefill workers and of the calls to them.
+    call. And which nodes are `prepared` and `orphaned`, as in `Attempts`.
 
     A prefill worker and a decode worker that served one prompt are one deployment.
     """
@@ -125,27 +167,54 @@ def _made(nodes: Nodes, tree: Tree, innermost: Bools, lost: Bools) -> tuple[Ints
     to_relay[tree.staged_parent[child]] = True
     above = np.where(tree.staged_parent == NONE, 0, tree.staged_parent)
     outside = tree.staged_parent == NONE
+    called = IS_CALLER[tree.stage[above]] & ~outside
     is_server = (tree.stage == _SERVER) & (tree.prompt != NONE)
-    unled = is_server & (outside | (~IS_CALLER[tree.stage[above]] & (tree.server[above] == NONE)))
-    made = _count(tree, (innermost & ~to_relay) | unled)
-    # A server inside another was not counted above.
-    counted = ~lost & (outside | (tree.server[above] == NONE))
-    prefills = _servers_with(tree, Stage.PREFILL) & counted
-    decodes = _servers_with(tree, Stage.DECODE) & counted
-    pairs = np.minimum(_count(tree, prefills & ~decodes), _count(tree, decodes & ~prefills))
+    # A server inside another, that no call led to, counts with that one.
+    inside = np.flatnonzero(is_server & ~called & (tree.server[above] != NONE) & ~outside)
+    holder = tree.server
+    if len(inside):
+        is_server[inside] = False
+        up = np.full(len(nodes), NONE, dtype=np.int64)
+        up[inside] = tree.server[above[inside]]
+        holder = np.where(holder == NONE, NONE, outermost(up)[holder])
+    attempt = (innermost & ~to_relay) | (is_server & ~called)
+    made = _count(tree, attempt)
+    unit = np.where(holder == NONE, nodes.own, holder)
+    unit = np.where((holder != NONE) & called[unit], above[unit], unit)
+    prefills, decodes = _workers(nodes, tree, attempt & ~lost, unit, cut_short)
     prepared = np.zeros(len(nodes), dtype=np.bool_)
-    worker = np.flatnonzero(prefills & ~decodes)
-    worker = worker[pairs[tree.prompt[worker]] > 0]
-    if len(worker):
-        prepared[worker] = True
-        prepared = (tree.server != NONE) & prepared[tree.server]
-        prepared[above[worker][IS_CALLER[tree.stage[above[worker]]]]] = True
-    return made - pairs, prepared
+    orphaned = prepared.copy()
+    if not prefills.any():
+        return made, prepared, orphaned
+    pairs = np.minimum(_count(tree, prefills), _count(tree, decodes))
+    decoded = _count(tree, (tree.stage == STAGE_CODE[Stage.DECODE]) & ~lost & (tree.prompt != NONE))
+    taken = decoded + _count(tree, decodes & ~cut_short) > 0
+    # Of the decode workers none got so far, or the prompt was cut short before there was one.
+    unfinished = cut_short[tree.prompt] | (pairs[tree.prompt] > 0)
+    alone = prefills & ~taken[tree.prompt] & unfinished
+    prepared[prefills & (pairs[tree.prompt] > 0)] = True
+    prepared |= alone
+    return made - pairs, prepared[unit], alone[unit]
 
 
-def _servers_with(tree: Tree, stage: Stage) -> Bools:
-    """Server nodes that hold a node of `stage`."""
-    holder = np.zeros(len(tree.stage), dtype=np.bool_)
-    inner = np.flatnonzero((tree.stage == STAGE_CODE[stage]) & (tree.server != NONE))
-    holder[tree.server[inner]] = True
-    return holder
+def _workers(nodes: Nodes, tree: Tree, attempt: Bools, unit: Ints, cut_short: Bools) -> tuple[Bools, Bools]:
+    """Which attempts reached prefill workers that did their work, and which may be those of the decode workers.
+
+    unit: shape (n,), the attempt that each node in a server is of, else itself. A rule may say so of the call or of the
+    server. Else a prefill worker has prefilled and not decoded, and its decode worker has decoded, or not prefilled.
+    """
+
+    def holding(chosen: Bools) -> Bools:
+        holder = np.zeros(len(nodes), dtype=np.bool_)
+        holder[unit[chosen & (tree.prompt != NONE)]] = True
+        return holder
+
+    prefilled = holding(tree.stage == STAGE_CODE[Stage.PREFILL])
+    decoded = holding(tree.stage == STAGE_CODE[Stage.DECODE])
+    short = cut_short | holding(cut_short & ((tree.stage == _SERVER) | (tree.stage == STAGE_CODE[Stage.PREFILL])))
+    said_prefill = holding(nodes.role == _PREFILL)
+    said_decode = holding(nodes.role == _DECODE)
+    unsaid = ~said_prefill & ~said_decode
+    prefills = attempt & ~short & (said_prefill | (unsaid & prefilled & ~decoded))
+    decodes = attempt & ~prefills & (said_decode | (unsaid & (decoded | ~prefilled)))
+    return prefills, decodes

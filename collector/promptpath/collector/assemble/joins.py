@@ -40,9 +40,9 @@ _CHOICES_NS: Final = 1_000_000
 _MAX_CARRIERS: Final = 256
 
 #: How far in a tree is that starts with a stage: calls and whatever is no stage 0.
-_RANK: Final = np.zeros(len(STAGE_CODE), dtype=np.int64)
+RANK: Final = np.zeros(len(STAGE_CODE), dtype=np.int64)
 _BARE, _ENGINE, _PART = 4, 5, 6
-_RANK[:] = _PART
+RANK[:] = _PART
 for _stage, _rank in (
     ("", 0),
     (Stage.CLIENT, 0),
@@ -53,7 +53,7 @@ for _stage, _rank in (
     (INBOUND, _BARE),
     (Stage.SERVER, _ENGINE),
 ):
-    _RANK[STAGE_CODE[_stage]] = _rank
+    RANK[STAGE_CODE[_stage]] = _rank
 
 
 @dataclass
@@ -121,7 +121,7 @@ def _trees(nodes: Nodes, parent: Ints) -> _Trees:
         top = further
     is_top = parent == NONE
     top = np.where(is_top[top], top, NONE)
-    rank = _RANK[nodes.stage]
+    rank = RANK[nodes.stage]
     inside = top != NONE
 
     def holds(chosen: Bools) -> Bools:
@@ -130,8 +130,8 @@ def _trees(nodes: Nodes, parent: Ints) -> _Trees:
         return some
 
     inbound = nodes.stage == STAGE_CODE[INBOUND]
-    rank[inbound & holds(IS_CALLER[nodes.stage])] = _RANK[STAGE_CODE[Stage.GATEWAY]]
-    engine = holds((_RANK[nodes.stage] >= _ENGINE) & (nodes.process == nodes.process[np.maximum(top, 0)]))
+    rank[inbound & holds(IS_CALLER[nodes.stage])] = RANK[STAGE_CODE[Stage.GATEWAY]]
+    engine = holds((RANK[nodes.stage] >= _ENGINE) & (nodes.process == nodes.process[np.maximum(top, 0)]))
     rank[inbound & (rank == _BARE) & engine] = _ENGINE
     place = np.empty(count, dtype=np.int64)
     place[np.lexsort((np.arange(count), nodes.start, nodes.start - nodes.end, rank))] = np.arange(count)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from promptpath.collector.assemble.ragged import NONE, array_of, bools_of, codes_of, ints_of
-from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, STAGE_CODE, Bools, Ints
+from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, ROLE_CODE, STAGE_CODE, Bools, Ints
 from promptpath.collector.assemble.sorting import Words, find, order_by, runs
 from promptpath.collector.assemble.texts import ids_of, ranks_of, sparse_codes_of, take_pairs, texts_of_ids
 
@@ -23,9 +23,9 @@ from promptpath.collector.assemble.texts import ids_of, ranks_of, sparse_codes_o
 class Nodes:
     """Columns of n nodes, all of shape (n,). The first `spans` nodes are spans, the others parts of one.
 
-    row: row of the span table (of the span a part belongs to). trace, scope, service, process, host, request: codes,
-    0 for no request id. parent_key: equal for nodes that name the same parent, whether it is there or not, -1 where
-    none is named. parent: index of the parent node, -1 for none; `orphan` where a parent is named that is not there.
+    row: row of the span table (of the span a part belongs to). trace, scope, service, process, host, request: codes, 0
+    for no request id; role: of ROLE_CODE. parent_key: equal for nodes that name the same parent, whether it is there
+    or not, -1 where none is named. parent: index of the parent node, -1 for none; `orphan` where a parent is named that is not there.
     start, end: ns since the epoch. first: ns from start to the span's first delivery of tokens, NO_NS if it saw none.
     said_first: the same, said by the span in a number of its own. owner: the span that a part belongs to, else the
     node itself. span_ids: shape (spans,), text.
@@ -42,6 +42,7 @@ class Nodes:
     first: Ints
     said_first: Ints
     stage: Ints
+    role: Ints
     server_kind: Bools
     scope: Ints
     service: Ints
@@ -99,6 +100,8 @@ def load(table: pa.Table) -> Nodes:
     stage_codes, stage_names = text("stage")
     known = np.array([STAGE_CODE.get(name, 0) for name in stage_names] or [0], dtype=np.int64)
     stage = known[stage_codes]
+    role_codes, role_names = text("role")
+    role = np.array([ROLE_CODE.get(name, 0) for name in role_names] or [0], dtype=np.int64)[role_codes]
     service, service_names = text("service")
     host, host_names = text("host")
     request, request_names = sparse_codes_of(array_of(table["request_id"]))
@@ -118,6 +121,7 @@ def load(table: pa.Table) -> Nodes:
         first=_first_delivery(array_of(table["gaps_us"]), rows, said_first, stage),
         said_first=said_first,
         stage=stage,
+        role=role,
         server_kind=is_server[kind],
         scope=text("scope")[0],
         service=service,
@@ -209,6 +213,7 @@ def _with_parts(nodes: Nodes, table: pa.Table) -> Nodes:
         first=more(nodes.first, none),
         said_first=more(nodes.said_first, none),
         stage=more(nodes.stage, known[codes[at]]),
+        role=more(nodes.role, np.zeros(len(owner), dtype=np.int64)),
         server_kind=np.concatenate((nodes.server_kind, false)),
         scope=inherit(nodes.scope),
         service=inherit(nodes.service),

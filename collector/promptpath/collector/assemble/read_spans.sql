@@ -32,6 +32,7 @@ SELECT
             SpanAttributes['net.peer.name']),
         '^(localhost|127\\.|::1|\\[::1\\])')) AS loopback,
     {{stage}} AS stage,
+    {{role}} AS role,
     toBool({{inference}}) AS inference,
     toBool({{agent}}) AS agent,
     toBool(StatusCode IN ('Error', 'STATUS_CODE_ERROR') OR ifNull(http_status >= 400, false) OR error_type != '') AS failed,

@@ -13,6 +13,9 @@ A `[[span]]` rule:
                          names it
     inference            true: the span is an inference call, and so a prompt's root if none is around it
     agent                true: an agent, tool or workflow span
+    role                 "forward": a relay that leaves no span for the call it makes (it made one unless it refused the
+                         request; a value in the field `upstream` says so for sure); "prefill", "decode": a call of such
+                         a worker of a pair, or the worker's span
     before_first_token, after_first_token, from_start
                          stages that the span says as durations: [{stage, duration}], laid end to end, so that the last
                          ends at the first token, from it on, or from the span's start on. The last of from_start may
@@ -42,6 +45,7 @@ from promptpath.collector.assemble.rules_model import (
     FIELDS,
     KINDS,
     PLACES,
+    ROLES,
     TEXTS,
     UNITS,
     UNRULED,
@@ -182,10 +186,13 @@ def parse_rules(file: str, text: str, *, own: bool = False) -> RuleFile:
 
 
 def _span_rule(rule: _Reader) -> SpanRule:
-    rule.only("name", "match", "stage", "stage_from", "inference", "agent", "fields", *PLACES)
+    rule.only("name", "match", "stage", "stage_from", "inference", "agent", "role", "fields", *PLACES)
     stage = rule.text("stage", "")
     if stage and stage not in STAGE_CODE:
         raise rule.wrong("stage", f"{stage!r} is no stage")
+    role = rule.text("role", "")
+    if role and role not in ROLES:
+        raise rule.wrong("role", f"{role!r} is no role; roles: {', '.join(ROLES)}")
     if stage and "stage_from" in rule.table:
         raise rule.wrong("stage_from", "and stage exclude each other")
     return SpanRule(
@@ -197,6 +204,7 @@ def _span_rule(rule: _Reader) -> SpanRule:
         agent=rule.flag("agent"),
         parts=tuple(part for place in PLACES for part in _part_rules(rule, place)),
         fields=_fields(rule.child("fields"), {key: kind for key, kind in FIELDS.items() if key not in UNRULED}),
+        role=role,
         line=rule.line,
     )
 

@@ -19,7 +19,8 @@ class RuleError(ValueError):
 
 
 #: Fields that rules can spell, and the kind of value each is. `path` and `http_method` are no columns: they say what a
-#: request asked for, which `match.path` and `match.inference_path` look at.
+#: request asked for, which `match.path` and `match.inference_path` look at; nor is `upstream`, which says that a relay
+#: without a span for its call has made one.
 FIELDS: Final[Mapping[str, str]] = {
     "first_token_ns": "duration",
     "first_byte_ns": "duration",
@@ -48,11 +49,14 @@ FIELDS: Final[Mapping[str, str]] = {
     "conversation_id": "text",
     "agent_name": "text",
     "gpu_uuids": "texts",
+    "upstream": "text",
     "path": "text",
     "http_method": "text",
 }
 #: Fields that a rule cannot spell for itself, for they are read before it is known which rule matches.
 UNRULED: Final = frozenset(("path", "http_method", "gpu_uuids"))
+#: Roles that a rule can give to a span.
+ROLES: Final = ("forward", "prefill", "decode")
 #: Nanoseconds in the units of durations.
 UNITS: Final[Mapping[str, float]] = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 #: Further units: an ISO 8601 instant, a number with its unit behind it ("12.5ms").
@@ -128,6 +132,7 @@ class SpanRule:
     agent: bool
     parts: tuple[PartRule, ...]
     fields: Mapping[str, tuple[Spelling, ...]]
+    role: str = ""
     line: int = 0
 
 

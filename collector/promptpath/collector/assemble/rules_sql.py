@@ -26,6 +26,7 @@ from promptpath.collector.assemble.rules_model import (
     SpanRule,
     Spelling,
 )
+from promptpath.collector.assemble.schema import FORWARD, FORWARDED
 from promptpath.semconv import INFERENCE_OPERATIONS, INFERENCE_PATHS
 
 _COLUMNS: Final = {
@@ -198,6 +199,15 @@ def _stage(rules: Sequence[RuleFile]) -> str:
     return f"multiIf({', '.join([*branches, fixed])})" if branches else fixed
 
 
+def _role(rules: Sequence[RuleFile]) -> str:
+    """A relay that forwards is known to have done so where `upstream` says anything."""
+    fixed = _by_rule(rules, lambda rule: _quote(rule.role) if rule.role else "", "''")
+    forwards = [number for number, rule in enumerate(_span_rules(rules), 1) if rule.role == FORWARD]
+    if not forwards:
+        return fixed
+    return f"multiIf({_is_rule(forwards)} AND {_field('upstream', rules)} != '', {_quote(FORWARDED)}, {fixed})"
+
+
 def _few(expression: str) -> str:
     """Texts of which there are few, as codes; a constant stays one."""
     return expression if expression == "''" else f"toLowCardinality({expression})"
@@ -255,6 +265,7 @@ def compile_select(rules: Sequence[RuleFile], *, explain: bool = False) -> str:
         "inference_operations": f"({_list(INFERENCE_OPERATIONS)})",
         "rule": f"multiIf({', '.join([*which, '0'])})" if which else "0",
         "stage": _few(_stage(rules)),
+        "role": _few(_role(rules)),
         "inference": _flag(rules, lambda rule: rule.inference),
         "agent": _flag(rules, lambda rule: rule.agent),
         "part_places": _part_words(rules, lambda part: part.place),

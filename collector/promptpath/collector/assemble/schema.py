@@ -42,6 +42,14 @@ class AssembleConfig:
 #: The tree decides: a gateway where a call leaves it, else a server.
 INBOUND: Final = "inbound"
 
+#: What else a rule knows of a span. FORWARD: a relay that leaves no span for the call that it makes; FORWARDED: the
+#: same, and its upstream is known to have been called. PREFILL, DECODE: a call of, or a span in, such a worker.
+FORWARD: Final = "forward"
+FORWARDED: Final = "forwarded"
+PREFILL: Final = "prefill"
+DECODE: Final = "decode"
+ROLE_CODE: Final = {name: code for code, name in enumerate(("", FORWARD, FORWARDED, PREFILL, DECODE))}
+
 _text = pa.string()
 _int = pa.int64()
 
@@ -60,6 +68,7 @@ SPAN_SCHEMA: Final = pa.schema(
         ("host", _text),
         ("loopback", pa.bool_()),
         ("stage", _text),
+        ("role", _text),
         ("inference", pa.bool_()),
         ("agent", pa.bool_()),
         ("failed", pa.bool_()),
@@ -206,7 +215,7 @@ NO_NS: Final = np.iinfo(np.int64).min
 
 
 #: Texts of which a batch has few. They may come as dictionaries, which saves telling them apart again.
-CODED: Final = ("kind", "scope", "service", "process", "host", "stage")
+CODED: Final = ("kind", "scope", "service", "process", "host", "stage", "role")
 _DICTIONARY: Final = pa.dictionary(pa.int32(), _text)
 
 

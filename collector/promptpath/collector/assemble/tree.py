@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from promptpath.collector.assemble.climb import by_height, heights, mark_above, nearest, outermost
-from promptpath.collector.assemble.joins import join
+from promptpath.collector.assemble.joins import RANK, join
 from promptpath.collector.assemble.keys import BY_TIME
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE
@@ -170,7 +170,7 @@ def _adopt(nodes: Nodes, parent: Ints, prompt: Ints) -> tuple[Ints, Bools, Ints]
         nodes.trace[lost] * width + nodes.process[lost], nodes.trace[firm] * width + nodes.process[firm]
     )
     # Where every prompt's root is lost, the outermost spans that are left stand for them.
-    top = np.flatnonzero(root & ~(alone & (of_trace[nodes.trace] > 0)))
+    top = _outermost_left(nodes, np.flatnonzero(root & ~(alone & (of_trace[nodes.trace] > 0))), of_trace)
     root_of_trace = np.full(traces, NONE, dtype=np.int64)
     root_of_trace[nodes.trace[top]] = top
     only = np.bincount(nodes.trace[top], minlength=traces) == 1
@@ -182,6 +182,22 @@ def _adopt(nodes: Nodes, parent: Ints, prompt: Ints) -> tuple[Ints, Bools, Ints]
     parent[lost[fits]] = into[fits]
     adopted[lost[fits]] = True
     return parent, adopted, nobody
+
+
+def _outermost_left(nodes: Nodes, top: Ints, of_trace: Ints) -> Ints:
+    """Of spans that stand for lost roots the one that is surely further out than the others of its trace, if one is: by
+    what it is and by how long it took."""
+    loose = of_trace[nodes.trace[top]] == 0
+    trace, rank = nodes.trace[top], RANK[nodes.stage[top]]
+    lowest = np.full(len(of_trace), RANK.max() + 1, dtype=np.int64)
+    np.minimum.at(lowest, trace[loose], rank[loose])
+    first = loose & (rank == lowest[trace])
+    alone = np.bincount(trace[first], minlength=len(of_trace)) == 1
+    length = nodes.end[top] - nodes.start[top]
+    longest = np.zeros(len(of_trace), dtype=np.int64)
+    longest[trace[first]] = length[first]
+    kept: Ints = top[~loose | first | ~alone[trace] | (length > longest[trace])]
+    return kept
 
 
 def _stages(nodes: Nodes, parent: Ints, prompt: Ints) -> Ints:
