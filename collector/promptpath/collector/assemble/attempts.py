@@ -49,8 +49,8 @@ class Attempts:
     have, had the prompt not been cut short): what it says of its answer is not the prompt's. orphaned: shape (n,),
     those of them whose prompt was cut short before a decode worker took over: their first token was nobody's.
     made, calls, calls_answered: shape (n,), counted at each prompt's root: attempts, innermost calls, and
-    those answered. pause_*: back-off between attempts, one entry each: the hop entry that waited, its depth, start and end on the clock
-    of the entry's host.
+    those answered. pause_*: back-off between attempts, one entry each: the hop entry that waited, its depth, start and
+    end on the clock of the entry's host.
     """
 
     answered: Bools

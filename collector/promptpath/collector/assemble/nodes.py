@@ -25,10 +25,10 @@ class Nodes:
 
     row: row of the span table (of the span a part belongs to). trace, scope, service, process, host, request: codes, 0
     for no request id; role: of ROLE_CODE. parent_key: equal for nodes that name the same parent, whether it is there
-    or not, -1 where none is named. parent: index of the parent node, -1 for none; `orphan` where a parent is named that is not there.
-    start, end: ns since the epoch. first: ns from start to the span's first delivery of tokens, NO_NS if it saw none.
-    said_first: the same, said by the span in a number of its own. owner: the span that a part belongs to, else the
-    node itself. span_ids: shape (spans,), text.
+    or not, -1 where none is named. parent: index of the parent node, -1 for none; `orphan` where a parent is named
+    that is not there. start, end: ns since the epoch. first: ns from start to the span's first delivery of tokens,
+    NO_NS if it saw none. said_first: the same, said by the span in a number of its own. owner: the span that a part
+    belongs to, else the node itself. span_ids: shape (spans,), text.
     """
 
     spans: int
