@@ -63,9 +63,9 @@ class Span:
         if self.is_part or self.row["stage"] not in CONTAINERS | {"inbound"}:
             return None
         if self.row["gaps_us"]:
-            return int(self.row["gaps_us"][0]) * 1000
+            return min(int(self.row["gaps_us"][0]) * 1000, self.end - self.start)
         said = self.row["first_token_ns"]
-        return said if said is not None and said >= 0 else None
+        return min(said, self.end - self.start) if said is not None and said >= 0 else None
 
     @property
     def inference(self) -> bool:
@@ -167,6 +167,18 @@ class Span:
         """When it had its connection and sent its request."""
         ends = [one.end for one in self.children if one.stage in CONNECTS and one.host == self.host]
         return min(max([self.start, *ends]), self.end)
+
+    @property
+    def gave_up(self) -> bool:
+        """It did not wait for the answer."""
+        over = status_of_error(self.said("error_type") or "") in (Status.TIMEOUT, Status.CLIENT_ABORT)
+        return self.cut_short and (self.said("abort") in ("client", "timeout") or over)
+
+    @cached_property
+    def round_trip(self) -> int:
+        """Of its connection, 0 where unknown."""
+        shaken = [one.end - one.start for one in self.children if one.stage == "tcp" and not one.failed]
+        return (self.said("tcp_rtt_us") or 0) * 1000 or max(shaken, default=0)
 
     @cached_property
     def first_below(self) -> int | None:
@@ -359,11 +371,15 @@ def place(caller: Span) -> None:
         else:
             left, back = max(one.end for one in block), caller.end
         spare = (back - caller.sent) - (left - came)
-        moved = caller.sent + max(spare, 0) // 2 - came
-        error = (abs(spare) + 1) // 2
+        half, error = max(spare, 0) // 2, (abs(spare) + 1) // 2
+        given_up = caller.gave_up and not (delivered and caller.first is not None)
+        if given_up:
+            half = caller.round_trip // 2 if caller.round_trip else half
+            error = half if caller.round_trip else max(back - caller.sent, half)
+        moved = caller.sent + half - came
         # Drawn where the clocks say, if they say anything for sure, but within the call.
         drawn = moved if abs(moved) > error else 0
-        drawn = max(caller.sent - came, min(drawn, back - left)) if spare >= 0 else moved
+        drawn = max(caller.sent - came, min(drawn, back - left)) if spare >= 0 and not given_up else moved
         for one in block:
             one.shift += moved
             one.drawn += drawn
@@ -466,6 +482,8 @@ def find_first_token(prompt: Prompt, streams: bool | None) -> None:
             prompt.ttft, prompt.source = max(computed - root.start, 0), "engine"
     if prompt.server is not None:
         prompt.engine = prompt.server.said("first_token_ns")
+        if prompt.engine is not None:
+            prompt.engine = min(prompt.engine, prompt.server.end - prompt.server.start)
         if prompt.engine is None and computed is not None and computed >= prompt.server.at:
             prompt.engine = computed - prompt.server.at
         if prompt.engine is None:

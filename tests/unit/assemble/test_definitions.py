@@ -690,3 +690,29 @@ def test_a_count_that_cannot_be_is_not_known_and_costs_nothing_else(
     row = prompt(spans[0] | {column: value}, spans[1])
     assert row == plain
     assert row[column] is None
+
+
+# --- given up across hosts, and claims that cannot be ---
+
+
+def test_a_callee_hears_of_a_hang_up_a_transit_later(make: Make, prompt: Prompt, parts: Parts) -> None:
+    """40 ms there and 40 ms back, given up after 100 ms: the gateway's span is as long as the call, but begins and ends
+    40 ms after it. It had its first token 90 ms after it began, when nobody was there any more."""
+    row = prompt(
+        make("a", "", 0, 100, "client", service="app", host="h1", abort="client", streaming=True),
+        make("b", "a", 0, 100, "call", service="app", host="h1", abort="client"),
+        make("t", "b", 0, 80, "tcp", service="app", host="h1"),
+        make("c", "b", 1080, 1100, "gateway", service="gate", host="h2", abort="client", first_token_ns=10),
+    )
+    assert row["status"] == "client_abort"
+    assert (row["ttft_ns"], row["clock_offset_ns"]) == (130, None)
+    assert parts(row) == {"network": 120, "gateway": 10}
+
+
+def test_what_a_span_says_came_after_its_end_it_cannot_have_seen(make: Make, prompt: Prompt) -> None:
+    """A first token in the wrong unit: no longer than the span, and nothing is stretched by it."""
+    row = prompt(
+        make("a", "", 0, 100, "client", service="app", first_token_ns=60_000),
+        make("b", "a", 10, 90, "server", service="engine", first_token_ns=40_000),
+    )
+    assert (row["ttft_ns"], row["ttft_engine_ns"], row["e2e_ns"]) == (100, 80, 100)

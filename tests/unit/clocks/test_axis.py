@@ -123,3 +123,16 @@ def test_parts_do_not_depend_on_what_is_pooled(make: Make) -> None:
         if critical
     ]
     assert sum(duration for _, duration in on) == pooled["e2e_ns"]
+
+
+def test_a_call_given_up_is_placed_by_what_others_say_of_the_clocks(make: Make) -> None:
+    """Its own times say nothing of the way: the server, gone after as long as its client, began a transit later."""
+    pool = ClockPool()
+    run(*exchange(make, 1, 30 * MS, 30 * MS, 5000 * MS), clocks=pool)
+    given_up = exchange(make, 2, 30 * MS, -30 * MS, 5000 * MS, abort="client", first_token_ns=60 * MS)
+    given_up[0] |= {"abort": "client"}
+    (row,) = run(*given_up, clocks=pool)
+    assert abs(row["clock_offset_ns"] - 5000 * MS) < MS
+    assert abs(row["ttft_ns"] - 90 * MS) < MS
+    assert row["ttft_network_ns"] == row["ttft_ns"] - 60 * MS
+    assert abs(server_start(row) - 30 * MS) < MS

@@ -5,6 +5,11 @@ moved as one block into the caller's call, the spare time split evenly before an
 and its answer (offset = ((t1-t0)+(t2-t3))/2, error at most half the spare time). The axis so depends on durations
 only, never on what two clocks said of each other, and no part of a TTFT moves when a clock is wrong.
 
+Of a call that its caller gave up the end says nothing: the callee hears of it a transit later, so that both lasted
+equally long however far apart they are. Its callee is put where the pooled offset between the two clocks says, where
+there is one, else half of a round trip (of the connection, as the caller's kernel or its handshake says) after the
+request was sent. That alone of what a prompt's time is told from is as good as an offset is.
+
 Beside it stands what the clocks differ by as all requests together show it (`offsets`), which is what a prompt's
 offset is told from and what its waterfall is drawn with: a block is moved by the pooled offset if that exceeds its
 own error, not at all if it does not, and never out of its call.
@@ -17,14 +22,17 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.offsets import NO_BOUND_NS, Bounds, ClockPool
-from promptpath.collector.assemble.ragged import NONE, firsts
-from promptpath.collector.assemble.schema import IS_CALLER, IS_CONNECT, IS_CONTAINER, NO_NS, Bools, Ints
+from promptpath.collector.assemble.ragged import NONE, firsts, ints_of
+from promptpath.collector.assemble.schema import IS_CALLER, IS_CONNECT, IS_CONTAINER, NO_NS, STAGE_CODE, Bools, Ints
 from promptpath.collector.assemble.sorting import order_by
+from promptpath.collector.assemble.status import status_of_error
 from promptpath.collector.assemble.tree import Tree
+from promptpath.semconv import Abort, Stage, Status
 
 #: A server notes what it sent after it has sent it, and ends its span after the answer's last byte: by so much its
 #: bound may be late.
@@ -36,7 +44,7 @@ _ENDED_LATE_NS: Final = 100_000
 class Axis:
     """Placement of n nodes, arrays of shape (n,).
 
-    shift: ns added to a node's times to put it on its root's axis, by durations only. drawn: the same for what is
+    shift: ns added to a node's times to put it on its root's axis. drawn: the same for what is
     drawn. offset, error: clock of the node's host minus the root's host's, and how wrong that may be.
     """
 
@@ -52,7 +60,8 @@ class Blocks:
     `nodes`, the node that called it, and from the two spans alone when the request was sent and came, and the answer
     left and came back.
 
-    bounded: whether these bound the offset. late: by how much the answer's leaving may be late.
+    bounded: whether these bound the offset. late: by how much the answer's leaving may be late. given_up: whether the
+    caller left before the answer was over. round_trip: of the caller's connection, 0 where nobody says.
     """
 
     nodes: Ints
@@ -64,6 +73,8 @@ class Blocks:
     back: Ints
     bounded: Bools
     late: Ints
+    given_up: Bools
+    round_trip: Ints
 
 
 def measure(nodes: Nodes, tree: Tree, columns: Columns) -> Blocks | None:
@@ -97,11 +108,15 @@ def place(nodes: Nodes, tree: Tree, blocks: Blocks | None, pool: ClockPool | Non
         return Axis(zero, zero, zero, zero)
     inside = (tree.prompt != NONE) & (tree.prompt != np.arange(size)) & (tree.parent != NONE)
     spare = (blocks.back - blocks.sent) - (blocks.left - blocks.came)
-    moved = blocks.sent + np.maximum(spare, 0) // 2 - blocks.came
-    offset, error = _offsets(nodes, tree, blocks, -moved, (np.abs(spare) + 1) // 2, pool)
+    half = np.where(blocks.given_up & (blocks.round_trip > 0), blocks.round_trip, np.maximum(spare, 0)) // 2
+    moved = blocks.sent + half - blocks.came
+    unsure = np.where(blocks.round_trip > 0, half, np.maximum(blocks.back - blocks.sent, half))
+    own_error = np.where(blocks.given_up, unsure, (np.abs(spare) + 1) // 2)
+    offset, error, pooled = _offsets(nodes, tree, blocks, -moved, own_error, pool)
+    moved = np.where(blocks.given_up & pooled, np.maximum(-offset, blocks.sent - blocks.came), moved)
     drawn = -np.where(np.abs(offset) > error, offset, 0)
     earliest, latest = blocks.sent - blocks.came, blocks.back - blocks.left
-    drawn = np.where(spare >= 0, np.clip(drawn, earliest, np.maximum(latest, earliest)), moved)
+    drawn = np.where((spare >= 0) & ~blocks.given_up, np.clip(drawn, earliest, np.maximum(latest, earliest)), moved)
     steps = [np.zeros(size, dtype=np.int64) for _ in range(4)]
     counts = np.diff(np.append(blocks.begins, len(blocks.nodes)))
     for step, values in zip(steps, (moved, drawn, offset, error), strict=True):
@@ -116,15 +131,17 @@ def place(nodes: Nodes, tree: Tree, blocks: Blocks | None, pool: ClockPool | Non
 
 def _offsets(
     nodes: Nodes, tree: Tree, blocks: Blocks, own: Ints, own_error: Ints, pool: ClockPool | None
-) -> tuple[Ints, Ints]:
-    """Offset and error of each block's host against its caller's: pooled where that is tighter than its own."""
+) -> tuple[Ints, Ints, Bools]:
+    """Offset and error of each block's host against its caller's: pooled where that is tighter than its own; and where
+    it is."""
     if pool is None:
-        return own, own_error
+        return own, own_error, np.zeros(len(own), dtype=np.bool_)
     bounds, sure = _bounds(nodes, tree, blocks)
     pooled, error, known = pool.offsets(bounds)
     better = known & ((error < own_error) | ~sure)
     forward = tree.host[blocks.caller] == bounds.a
-    return np.where(better, np.where(forward, pooled, -pooled), own), np.where(better, error, own_error)
+    offset = np.where(better, np.where(forward, pooled, -pooled), own)
+    return offset, np.where(better, error, own_error), better
 
 
 def _bounds(nodes: Nodes, tree: Tree, blocks: Blocks) -> tuple[Bounds, Bools]:
@@ -204,4 +221,26 @@ def _blocks(nodes: Nodes, tree: Tree, columns: Columns, across: Ints) -> Blocks:
         back=np.where(both, nodes.start[caller] + nodes.first[caller], nodes.end[caller]),
         bounded=one_event & served & IS_CALLER[tree.stage[caller]],
         late=np.where(both, _NOTED_LATE_NS, _ENDED_LATE_NS),
+        given_up=~both & short[caller] & _left(nodes, columns, caller),
+        round_trip=_round_trips(nodes, tree, columns, caller),
     )
+
+
+def _left(nodes: Nodes, columns: Columns, caller: Ints) -> Bools:
+    """Which callers did not wait for the answer: somebody hung up, or a time limit was over."""
+    aborts, abort_names = columns.coded("abort")
+    errors, error_names = columns.coded("error_type")
+    left = np.array([name in (Abort.CLIENT, Abort.TIMEOUT) for name in abort_names])
+    over = np.array([status_of_error(name) in (Status.TIMEOUT, Status.CLIENT_ABORT) for name in error_names])
+    row = nodes.row[caller]
+    gone: Bools = left[aborts[row]] | over[errors[row]]
+    return gone & (caller < nodes.spans)
+
+
+def _round_trips(nodes: Nodes, tree: Tree, columns: Columns, caller: Ints) -> Ints:
+    """The round trip of each caller's connection [ns], as the kernel says, else as its handshake took; else 0."""
+    said = ints_of(columns["tcp_rtt_us"].take(pa.array(nodes.row[caller])), 0) * 1000
+    shaken = np.zeros(len(nodes), dtype=np.int64)
+    handshake = np.flatnonzero((tree.stage == STAGE_CODE[Stage.TCP]) & (tree.parent != NONE) & ~nodes.failed)
+    np.maximum.at(shaken, tree.parent[handshake], nodes.end[handshake] - nodes.start[handshake])
+    return np.where((said > 0) & (caller < nodes.spans), said, shaken[caller])

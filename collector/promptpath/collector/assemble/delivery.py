@@ -52,7 +52,8 @@ class FirstTokens:
 
     source: index into SOURCES. engine: ns from the engine's request start to its first token computed, NO_NS if
     unknown. end: ns from the root's start to its end, or to the first token where a root ended with the headers of
-    its answer. server: the node of the engine's request span that answered, -1.
+    its answer. server: the node of the engine's
+    request span that answered, -1.
     """
 
     ttft: Ints

@@ -118,8 +118,8 @@ def load(table: pa.Table) -> Nodes:
         orphan=orphan,
         start=start,
         end=start + duration,
-        first=_first_delivery(array_of(table["gaps_us"]), rows, said_first, stage),
-        said_first=said_first,
+        first=_first_delivery(array_of(table["gaps_us"]), rows, said_first, stage, duration),
+        said_first=np.minimum(said_first, duration),
         stage=stage,
         role=role,
         server_kind=is_server[kind],
@@ -162,8 +162,11 @@ def _numbered(keys: Sequence[Words]) -> Ints:
     return number
 
 
-def _first_delivery(gaps: pa.Array, rows: Ints, said: Ints, stage: Ints) -> Ints:
-    """Span start to first delivery in ns: from the token gaps, else as the span says, for spans that contain others."""
+def _first_delivery(gaps: pa.Array, rows: Ints, said: Ints, stage: Ints, duration: Ints) -> Ints:
+    """Span start to first delivery in ns: from the token gaps, else as the span says, for spans that contain others.
+
+    What was delivered after a span's end it cannot have seen: such a claim is a wrong unit, or another clock's.
+    """
     offsets = gaps.offsets.to_numpy()
     values = gaps.values.to_numpy(zero_copy_only=False)
     first = np.full(len(rows), NO_NS, dtype=np.int64)
@@ -173,7 +176,7 @@ def _first_delivery(gaps: pa.Array, rows: Ints, said: Ints, stage: Ints) -> Ints
     has = offsets[row + 1] != begin
     first[hop] = np.where(said[hop] >= 0, said[hop], NO_NS)
     first[hop[has]] = values[begin[has]].astype(np.int64) * 1000
-    return first
+    return np.minimum(first, duration)
 
 
 def _with_parts(nodes: Nodes, table: pa.Table) -> Nodes:
