@@ -52,6 +52,7 @@ class Span:
     lost: bool = False
     prepared: bool = False
     orphaned: bool = False
+    over: int | None = None
 
     def said(self, name: str) -> Any:
         """What the span's own row says; a part says nothing."""
@@ -404,8 +405,10 @@ def find_attempts(prompt: Prompt, members: list[Span]) -> None:
         attempts.sort(key=lambda one: (one.at, one.number))
         for one, following in pairwise(attempts):
             if one.failed and one.first is None:
+                over = one.end + one.shift - prompt.root.start
                 for inner in (one, *one.below()):
                     inner.lost = True
+                    inner.over = over if inner.over is None else min(inner.over, over)
                 assert one.caller is not None
                 entry = one.caller.entry
                 waited = one.end + one.shift - prompt.root.start, following.at - prompt.root.start
@@ -525,13 +528,16 @@ def paint(prompt: Prompt) -> list[Piece]:
         if low < high:
             claims.append(Claim(span, low, high, (depth, end, start, span.number), lost))
 
+    def until_over(one: Span, end: int) -> int:
+        return end if one.over is None else min(end, one.over)
+
     for one in prompt.spans:
         start = one.at - prompt.root.start
         end = prompt.end if one.is_root else one.end + one.shift - prompt.root.start
         if one.stage and one.stage not in {"decode", "load"}:
-            claim(one, start, one.until, one.depth, (0, token), one.lost)
+            claim(one, start, until_over(one, one.until), one.depth, (0, token), one.lost)
         if one.stage and one.stage != "load":
-            claim(one, start, end, one.depth, (token, prompt.end), one.lost)
+            claim(one, start, until_over(one, end), one.depth, (token, prompt.end), one.lost)
     for entry, depth, start, end in prompt.pauses:
         claim(entry, start, end, depth, (0, token), True)
         claim(entry, start, end, depth, (token, prompt.end), True)

@@ -692,6 +692,20 @@ def test_a_count_that_cannot_be_is_not_known_and_costs_nothing_else(
     assert row[column] is None
 
 
+def test_what_goes_on_in_an_attempt_that_was_given_up_is_nobodys(make: Make, prompt: Prompt, parts: Parts) -> None:
+    """The engine works on after the router timed out and went to another: that time is the second attempt's."""
+    row = prompt(
+        make("a", "", 0, 100, "router", service="route", streaming=True),
+        make("b", "a", 10, 30, "call", service="route", failed=True, error_type="ReadTimeout"),
+        make("c", "b", 12, 80, "server", service="engine"),
+        make("d", "c", 12, 80, "queue", service="engine"),
+        make("e", "a", 35, 95, "call", service="route"),
+        make("f", "e", 37, 95, "server", service="engine2", first_token_ns=33),
+    )
+    assert (row["ttft_ns"], row["retry_ns"]) == (70, 25)
+    assert parts(row) == {"router": 35, "network": 2, "unattributed": 33}
+
+
 # --- given up across hosts, and claims that cannot be ---
 
 

@@ -84,8 +84,15 @@ def _truths(make: Make, prompts: Run) -> list[list[Row]]:
         make("c", "b", 20, 80, "router", service="gate", trace_id="5" * 32),
         make("d", "c", 30, 80, "queue", service="gate", trace_id="5" * 32),
     ]
+    overtaken = [
+        make("a", "", 0, 900, "router", service="route", trace_id="6" * 32, streaming=False),
+        make("b", "a", 10, 110, "call", service="route", trace_id="6" * 32, failed=True),
+        make("c", "b", 20, 500, "server", service="engine", trace_id="6" * 32),
+        make("d", "c", 30, 500, "queue", service="engine", trace_id="6" * 32),
+        make("e", "a", 150, 890, "call", service="route", trace_id="6" * 32),
+    ]
     empty = [make("a", "", 7, 7, "client", trace_id="4" * 32)]
-    return [prompts(*retried), prompts(*retried, *silent, *further_in, *limited, *empty), prompts(*empty)]
+    return [prompts(*retried), prompts(*retried, *silent, *further_in, *limited, *overtaken, *empty), prompts(*empty)]
 
 
 @pytest.mark.parametrize("line", _statements())

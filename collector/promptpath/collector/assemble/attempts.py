@@ -45,16 +45,19 @@ _FORWARD, _FORWARDED, _PREFILL, _DECODE = (ROLE_CODE[role] for role in (FORWARD,
 class Attempts:
     """Calls of n nodes. answered: shape (n,), a call whose server left a span. lost: shape (n,), inside a lost attempt.
 
-    prepared: shape (n,), in a prefill worker, or its call, that worked for a decode worker of the same prompt (or would
-    have, had the prompt not been cut short): what it says of its answer is not the prompt's. orphaned: shape (n,),
-    those of them whose prompt was cut short before a decode worker took over: their first token was nobody's.
-    made, calls, calls_answered: shape (n,), counted at each prompt's root: attempts, innermost calls, and
-    those answered. pause_*: back-off between attempts, one entry each: the hop entry that waited, its depth, start and
-    end on the clock of the entry's host.
+    over: shape (n,), for nodes inside lost attempts when that attempt was over, ns since the epoch on the prompt's
+    axis: its hop had gone on, whatever went on in it; far ahead for the others; None where nothing is lost. prepared:
+    shape (n,), in a prefill worker, or its call, that worked for a decode worker of the same prompt (or would have,
+    had the prompt not been cut short): what it says of its answer is not the prompt's. orphaned: shape (n,), those of
+    them whose prompt was cut short before a decode worker took over: their first token was nobody's. made, calls,
+    calls_answered: shape (n,), counted at each prompt's root: attempts, innermost calls, and those answered. pause_*:
+    back-off between attempts, one entry each: the hop entry that waited, its depth, start and end on the clock of the
+    entry's host.
     """
 
     answered: Bools
     lost: Bools
+    over: Ints | None
     prepared: Bools
     orphaned: Bools
     made: Ints
@@ -72,7 +75,7 @@ def find(nodes: Nodes, tree: Tree, axis: Axis, columns: Columns) -> Attempts:
     root = tree.prompt == nodes.own
     calls = IS_CALLER[tree.stage] & inside
     answered = _answered(nodes, tree, root)
-    lost, first_lost, following = _lost(nodes, tree, axis, calls, root)
+    lost, over, first_lost, following = _lost(nodes, tree, axis, calls, root)
     entry = tree.entry[tree.caller[first_lost]]
     pause_start = nodes.end[first_lost] + axis.shift[first_lost] - axis.shift[entry]
     pause_end = nodes.start[following] + axis.shift[following] - axis.shift[entry]
@@ -92,6 +95,7 @@ def find(nodes: Nodes, tree: Tree, axis: Axis, columns: Columns) -> Attempts:
     return Attempts(
         answered=answered,
         lost=lost,
+        over=over,
         prepared=prepared,
         orphaned=orphaned,
         made=made,
@@ -117,8 +121,8 @@ def _answered(nodes: Nodes, tree: Tree, root: Bools) -> Bools:
     return mark_above(tree.parent, shows, through=within & ~is_entry)
 
 
-def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, root: Bools) -> tuple[Bools, Ints, Ints]:
-    """Nodes inside lost attempts; the lost attempts themselves; the attempt that followed each."""
+def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, root: Bools) -> tuple[Bools, Ints | None, Ints, Ints]:
+    """Nodes inside lost attempts, and when these were over; the lost attempts; the attempt that followed each."""
     above = np.where(tree.staged_parent == NONE, 0, tree.staged_parent)
     bare = (tree.entry == nodes.own) & (tree.stage > 0) & (tree.staged_parent != NONE) & ~calls[above]
     attempt = np.flatnonzero((calls | bare) & ~root & (tree.caller != NONE)).astype(np.int64)
@@ -132,11 +136,15 @@ def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, root: Bools) -> tu
     first_lost, following = order[:-1][gone], order[1:][gone]
     lost = np.zeros(len(nodes), dtype=np.bool_)
     lost[first_lost] = True
+    over = None
     if len(first_lost):
+        over = np.full(len(nodes), np.iinfo(np.int64).max, dtype=np.int64)
+        over[first_lost] = nodes.end[first_lost] + axis.shift[first_lost]
         for level in tree.levels[1:]:
             level = level[(tree.prompt[level] != NONE) & ~root[level]]
             lost[level] |= lost[tree.parent[level]]
-    return lost, first_lost, following
+            over[level] = np.minimum(over[level], over[tree.parent[level]])
+    return lost, over, first_lost, following
 
 
 def _forwarded(nodes: Nodes, tree: Tree, columns: Columns, relay: Ints, calls: Bools, answered: Bools) -> Bools:

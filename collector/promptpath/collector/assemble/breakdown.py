@@ -82,7 +82,15 @@ def paint(nodes: Nodes, tree: Tree, axis: Axis, attempts: Attempts, prompts: Pro
     end[prompts.root] = tokens.end
     until = _until(nodes, tree, prompts, start, end)
 
-    entries = _entries(nodes, tree, attempts, prompts, tokens, start, end, until, origin - axis.shift)
+    counted = end
+    if attempts.over is not None:
+        # What goes on in an attempt that its hop has given up is nobody's time.
+        lost = member[attempts.lost[member]]
+        over = attempts.over[lost] - origin[lost]
+        counted = end.copy()
+        counted[lost] = np.minimum(end[lost], over)
+        until[lost] = np.minimum(until[lost], over)
+    entries = _entries(nodes, tree, attempts, prompts, tokens, start, counted, until, origin - axis.shift)
     owner, piece_start, piece_end = _owners(entries, tokens.end)
     node, prompt = entries.node[owner], entries.prompt[owner]
     stage = _piece_stage(tree, attempts, node)
