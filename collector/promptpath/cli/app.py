@@ -28,6 +28,7 @@ _COMMANDS = {
     "import": "promptpath.cli.import_:import_",
     "assemble": "promptpath.cli.assemble:assemble",
     "rules": "promptpath.cli.rules:rules",
+    "tokens": "promptpath.cli.tokens:tokens",
     "simulate": "promptpath.cli.simulate:simulate",
     "doctor": "promptpath.cli.doctor:doctor",
     "bench": "promptpath.cli.bench:bench",

@@ -23,6 +23,13 @@ from promptpath.cli.stack import receiver_options
 )
 @option("--grace-s", type=click.FloatRange(0), default=2.0, help="Quiet seconds before a prompt is assembled.")
 @rules_option
+@option(
+    "--tokens",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=None,
+    show_default=False,
+    help="A file of tokens (see: promptpath tokens); without it everyone who reaches a port may use it.",
+)
 @option("--max-body-bytes", type=click.IntRange(1), default=64 << 20, help="The largest request, decompressed.")
 def collector(
     storage: str | None,
@@ -33,6 +40,7 @@ def collector(
     journal: Path | None,
     grace_s: float,
     rules: Path | None,
+    tokens: Path | None,
     max_body_bytes: int,
 ) -> None:
     """Receives OTLP, stores it, and turns it into prompts.
@@ -53,6 +61,7 @@ def collector(
         max_body_bytes=max_body_bytes,
         grace_s=grace_s,
         rules=rules,
+        tokens=tokens,
     )
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import grpc
 
 from promptpath.collector import otlp, rpc_status
+from promptpath.collector.auth import AuthError
 from promptpath.collector.intake import Intake, Refusal, response_of
 from promptpath.collector.journal import JournalError
 from promptpath.collector.otlp import Malformed, OtlpError, Signal, TooLarge
@@ -63,9 +64,10 @@ class GrpcReceiver:
         def export(messages: Iterator[bytes], context: Any) -> bytes:
             started = time.perf_counter()
             try:
-                read = self._intake.read(signal, self._message(messages, context), otlp.PROTOBUF)
+                tenant = self._intake.tenant_of(dict(context.invocation_metadata()).get("authorization"))
+                read = self._intake.read(signal, self._message(messages, context), otlp.PROTOBUF, tenant=tenant)
                 self._intake.keep(read).result()
-            except (OtlpError, JournalError) as error:
+            except (OtlpError, AuthError, JournalError) as error:
                 _abort(context, self._intake.refused(signal, "grpc", error))
             self._intake.acknowledged(read, "grpc", started)
             response: bytes = response_of(read).SerializeToString()  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -13,6 +14,7 @@ from google.protobuf import json_format
 from starlette.requests import ClientDisconnect
 
 from promptpath.collector import otlp, rpc_status, selfmetrics
+from promptpath.collector.auth import AuthError
 from promptpath.collector.intake import Intake, Refusal, response_of
 from promptpath.collector.journal import JournalError
 from promptpath.collector.otlp import JSON, OtlpError, Signal, TooLarge
@@ -72,26 +74,34 @@ class _Receiver:
         content_type = request.headers.get("content-type", "")
         encoding = request.headers.get("content-encoding", "")
         try:
+            tenant = self._intake.tenant_of(request.headers.get("authorization"))
             otlp.media_type(content_type)
             body = await _body(request, self._intake.max_body_bytes)
             if len(body) > _OFFLOAD_BYTES:
                 loop = asyncio.get_running_loop()
                 read = await loop.run_in_executor(
-                    self._executor, self._intake.read, signal, body, content_type, encoding
+                    self._executor, self._intake.read, signal, body, content_type, encoding, tenant
                 )
             else:
-                read = self._intake.read(signal, body, content_type, encoding)
+                read = self._intake.read(signal, body, content_type, encoding, tenant)
             await asyncio.wrap_future(self._intake.keep(read))
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is there to read it
+        except AuthError as error:
+            with contextlib.suppress(
+                ClientDisconnect, TooLarge
+            ):  # a sender that is still at it would not see the answer
+                await _body(request, 0, drain=self._intake.max_body_bytes)
+            return _refusal(self._intake.refused(signal, "http", error), content_type)
         except (OtlpError, JournalError) as error:
             return _refusal(self._intake.refused(signal, "http", error), content_type)
         self._intake.acknowledged(read, "http", started)
         return _answer(response_of(read), content_type)
 
 
-async def _body(request: Request, limit: int) -> bytes:
-    """The body as it came, at most `limit` bytes of it; more is dropped while it is read."""
+async def _body(request: Request, limit: int, *, drain: int | None = None) -> bytes:
+    """The body as it came, at most `limit` bytes of it; up to `drain` more is dropped while it is read."""
+    last = limit * _DRAIN_FACTOR if drain is None else drain
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
@@ -100,7 +110,7 @@ async def _body(request: Request, limit: int) -> bytes:
             chunks.append(chunk)
         else:
             chunks.clear()
-            if size > limit * _DRAIN_FACTOR:
+            if size > last:
                 break
     if size > limit:
         raise TooLarge(f"the body has more than {limit} bytes, which is the limit")
@@ -119,6 +129,8 @@ def _refusal(refusal: Refusal, content_type: str) -> Response:
     headers = {}
     if refusal.retry_after_s is not None:
         headers["Retry-After"] = str(refusal.retry_after_s)
+    if refusal.challenge:
+        headers["WWW-Authenticate"] = refusal.challenge
     if refusal.reason == TooLarge.reason:
         headers["Connection"] = "close"  # the rest of the body may still be on its way
     message = rpc_status.status(refusal.rpc_code, refusal.message, retry_after_s=refusal.retry_after_s)

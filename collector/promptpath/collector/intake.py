@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from promptpath.collector.auth import AuthError, Scope, Tokens
 from promptpath.collector.journal import Journal, JournalError, JournalFull
 from promptpath.collector.otlp import OtlpError, Reader, Request, Signal
 from promptpath.collector.otlp.errors import RESOURCE_EXHAUSTED, UNAVAILABLE
@@ -28,25 +29,52 @@ class Refusal:
     reason: str
     message: str
     retry_after_s: int | None
+    #: Value of `WWW-Authenticate`, or empty.
+    challenge: str = ""
 
 
 class Intake:
     """Reads bodies and puts requests into the journal. Used by several threads at once."""
 
-    def __init__(self, reader: Reader, journal: Journal, metrics: SelfMetrics, *, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        journal: Journal,
+        metrics: SelfMetrics,
+        *,
+        max_body_bytes: int,
+        tokens: Tokens | None = None,
+    ) -> None:
+        """Without `tokens` everyone may send, and rows say of their tenant what their sender says."""
         self.max_body_bytes = max_body_bytes
+        self._tokens = tokens
         self._reader = reader
         self._journal = journal
         self._metrics = metrics
 
-    def read(self, signal: Signal, body: bytes, content_type: str, content_encoding: str = "") -> Request:
-        """Decompresses, converts and checks.
+    def tenant_of(self, authorization: str | None) -> str:
+        """For whom a request's rows are; empty where nobody has to say who they are.
+
+        Raises:
+            AuthError: who sends this may not.
+        """
+        return "" if self._tokens is None else self._tokens.authenticate(authorization, Scope.INGEST).tenant
+
+    def read(
+        self, signal: Signal, body: bytes, content_type: str, content_encoding: str = "", tenant: str = ""
+    ) -> Request:
+        """Decompresses, converts and checks; `tenant` is what `tenant_of` said.
 
         Raises:
             OtlpError: the request is refused for good.
         """
         return self._reader.read(
-            signal, body, content_type=content_type, content_encoding=content_encoding, max_bytes=self.max_body_bytes
+            signal,
+            body,
+            content_type=content_type,
+            content_encoding=content_encoding,
+            max_bytes=self.max_body_bytes,
+            owner=tenant,
         )
 
     def keep(self, request: Request) -> Future[None]:
@@ -71,10 +99,12 @@ class Intake:
             self._metrics.add("rejected_items_total", request.rejected, signal, protocol)
         self._metrics.observe_ack(time.perf_counter() - started)
 
-    def refused(self, signal: Signal, protocol: Protocol, error: OtlpError | JournalError) -> Refusal:
+    def refused(self, signal: Signal, protocol: Protocol, error: OtlpError | AuthError | JournalError) -> Refusal:
         """Counts a refusal and says how to answer it."""
         if isinstance(error, OtlpError):
             refusal = Refusal(error.http_status, error.rpc_code, error.reason, str(error), None)
+        elif isinstance(error, AuthError):
+            refusal = Refusal(error.http_status, error.rpc_code, error.reason, str(error), None, error.challenge)
         elif isinstance(error, JournalFull):
             refusal = Refusal(_TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED, "full", str(error), RETRY_AFTER_S)
         else:

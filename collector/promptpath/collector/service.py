@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from promptpath.collector import http_receiver, sql_endpoint
+from promptpath.collector.auth import Tokens
 from promptpath.collector.errors import CollectorError, PortTaken
 from promptpath.collector.grpc_receiver import GrpcReceiver
 from promptpath.collector.intake import Intake
@@ -40,8 +41,9 @@ class CollectorConfig:
     """Settings of a collector. Port 0 is a free port; `Collector.ports` says which.
 
     `journal` defaults to `journal/` in the store's directory (for a server: the user's data directory). `grace_s`:
-    quiet seconds before a prompt is assembled. `rules`: a directory of the user's rule files. `drain_s`: how
-    long a stop may take to store what the journal holds; the rest is stored by the next start.
+    quiet seconds before a prompt is assembled. `rules`: a directory of the user's rule files. `tokens`: a file of
+    tokens, without which everyone who reaches a port may use it. `drain_s`: how long a stop may take to store what the
+    journal holds; the rest is stored by the next start.
     """
 
     storage: str = DEFAULT_URL
@@ -53,6 +55,7 @@ class CollectorConfig:
     max_body_bytes: int = 64 << 20
     grace_s: float = 2.0
     rules: Path | None = None
+    tokens: Path | None = None
     assemble: bool = True
     drain_s: float = 10.0
     journal_limits: JournalLimits = field(default_factory=JournalLimits)
@@ -77,6 +80,7 @@ class Collector:
         self._ports: Ports | None = None
         self._stopping = False
         self._journal: Journal | None = None
+        self._tokens: Tokens | None = None
 
     @property
     def ports(self) -> Ports:
@@ -106,11 +110,16 @@ class Collector:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         async with self:
             if on_ready is not None:
                 on_ready(self)
             await stop.wait()
             _log.info("stopping: what was accepted is stored, or kept in the journal")
+
+    def _reload(self) -> None:
+        if self._tokens is not None:
+            self._tokens.reload()
 
     async def __aenter__(self) -> Collector:
         try:
@@ -129,6 +138,7 @@ class Collector:
     async def _start(self) -> None:
         """Starts in the order in which nothing is ever without what it needs; the stack undoes it backwards."""
         config = self.config
+        self._tokens = Tokens(config.tokens) if config.tokens is not None else None
         directory = data_dir(config.storage)
         if directory is not None:
             owner.prepare_directory(directory)
@@ -155,7 +165,7 @@ class Collector:
         writer.start()
         self._stack.push_async_callback(self._drain, journal, writer)
 
-        intake = Intake(Reader(), journal, self.metrics, max_body_bytes=config.max_body_bytes)
+        intake = Intake(Reader(), journal, self.metrics, max_body_bytes=config.max_body_bytes, tokens=self._tokens)
         grpc_port = await self._start_grpc(intake)
         await self._start_http(intake, http_socket)
         self._ports = Ports(port_of(http_socket), grpc_port, port_of(sql_socket) if sql_socket is not None else None)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from promptpath.collector.otlp import identity, json_format, nesting, wire
+from promptpath.collector.otlp import identity, json_format, nesting, tenant, wire
 from promptpath.collector.otlp.encoding import decompress
 from promptpath.collector.otlp.errors import Malformed, Unsupported
 from promptpath.collector.otlp.signals import Signal
@@ -64,16 +64,26 @@ class Reader:
         self._bounded = nesting.bounded_messages(value_depth)
 
     def read(
-        self, signal: Signal, body: bytes, *, content_type: str, content_encoding: str = "", max_bytes: int
+        self,
+        signal: Signal,
+        body: bytes,
+        *,
+        content_type: str,
+        content_encoding: str = "",
+        max_bytes: int,
+        owner: str = "",
     ) -> Request:
-        """Decompresses, converts and checks a body.
+        """Decompresses, converts and checks a body; its rows are those of the tenant `owner`, whatever it says itself.
 
         Raises:
             Unsupported, TooLarge, Malformed: see `errors`.
         """
         media = media_type(content_type)
         plain = decompress(body, content_encoding, max_bytes=max_bytes)
-        return self.read_json(signal, plain) if media == JSON else self.read_protobuf(signal, plain)
+        request = self.read_json(signal, plain) if media == JSON else self.read_protobuf(signal, plain)
+        if owner or tenant.may_be_stamped(request.body):
+            return replace(request, body=tenant.stamp(request.body, owner))
+        return request
 
     def read_json(self, signal: Signal, body: bytes) -> Request:
         """Reads an OTLP/JSON export request."""
