@@ -131,6 +131,7 @@ def resource_columns(resource: Any, scope: Any) -> dict[str, Any]:
         "ScopeVersion": scope.scope.version,
         "ScopeAttributes": attributes(scope.scope.attributes),
         "ScopeSchemaUrl": scope.schema_url,
+        "Tenant": "",
     }
 
 

@@ -267,4 +267,6 @@ def test_clock_offsets(store: Any) -> None:
     types = [pa.string(), pa.string(), pa.timestamp("ns", "UTC"), pa.int64(), pa.int64(), pa.uint32()]
     offsets = pa.table({key: pa.array([row[key]], kind) for key, kind in zip(row, types, strict=True)})
     assert insert_clock_offsets(store.client, offsets) == 1
-    assert store.dicts("SELECT * REPLACE (toUnixTimestamp64Nano(at) AS at) FROM clock_offsets") == [row]
+    assert store.dicts("SELECT * REPLACE (toUnixTimestamp64Nano(at) AS at) FROM clock_offsets") == [
+        row | {"Tenant": ""}
+    ]

@@ -34,7 +34,7 @@ def test_keys(context: click.Context) -> None:
         "hosts", "http_port", "journal", "late", "late_s", "limit", "lost", "max_body_bytes", "model",
         "non_streaming", "ntp_step", "order", "out", "preemption", "prompts", "quiet_minutes", "rate", "regression",
         "rejections", "role", "rules", "seed", "service", "shard", "signal", "since", "skew", "spans", "sql_port",
-        "stalls", "start", "status", "storage", "tenant", "topology", "until",
+        "stalls", "start", "status", "storage", "tenant", "tokens", "topology", "until",
     ]  # fmt: skip
 
 
