@@ -300,7 +300,9 @@ def prompts_of(rows: list[Row]) -> list[Prompt]:
 def tree_of(rows: list[Row]) -> list[Span]:
     """Spans with their parents and parts; every span once, the longer of two; circles cut at their earliest span."""
     by_id: dict[str, Span] = {}
-    for row in sorted(rows, key=lambda row: (row["span_id"], row["start_ns"], max(row["duration_ns"], 0))):
+    for row in sorted(
+        rows, key=lambda row: (row["span_id"], row["inference"], row["start_ns"], max(row["duration_ns"], 0))
+    ):
         stage = row["stage"] if row["stage"] in STAGES else ""
         end = row["start_ns"] + max(row["duration_ns"], 0)
         by_id[row["span_id"]] = Span(row, row["start_ns"], end, stage, False)
@@ -308,6 +310,7 @@ def tree_of(rows: list[Row]) -> list[Span]:
     for one in spans:
         above = by_id.get(one.row["parent_id"]) if one.row["parent_id"] else None
         one.parent = None if above is one else above
+    named = {id(one): one.parent for one in spans}
     for number, one in enumerate(spans):
         one.number = number
     for one in spans:
@@ -317,6 +320,21 @@ def tree_of(rows: list[Row]) -> list[Span]:
         if line[-1].parent is not None:
             circle = line[line.index(line[-1].parent) :]
             min(circle, key=lambda each: (each.start, each.number)).parent = None
+    decoding = []
+    for owner in list(spans):
+        began = [
+            one.start
+            for one in spans
+            if one.stage == "decode"
+            and owner.stage == "prefill"
+            and not one.is_part
+            and named[id(one)] is owner
+            and one.row["process"] == owner.row["process"]
+            and owner.start < one.start < owner.end
+        ]
+        if began:
+            decoding.append(Span(owner.row, min(began), owner.end, "decode", True, owner))
+            owner.end = min(began)
     for owner in list(spans):
         row = owner.row
         for stage, start, length in zip(
@@ -325,6 +343,9 @@ def tree_of(rows: list[Row]) -> list[Span]:
             begin = max(owner.start, min(owner.start + start, owner.end))
             end = max(begin, min(begin + max(length, 0), owner.end))
             spans.append(Span(row, begin, end, stage if stage in STAGES else "", True, owner, number=len(spans)))
+    for one in decoding:
+        one.number = len(spans)
+        spans.append(one)
     for one in spans:
         if one.parent is not None:
             one.parent.children.append(one)

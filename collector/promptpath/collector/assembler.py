@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from promptpath.collector.assemble import AssembleConfig, ClockPool, assemble
+from promptpath.collector.assemble import AssembleConfig, ClockPool, Tally, assemble
 from promptpath.collector.assemble.groups import complete
 from promptpath.collector.assemble.store import (
     Shard,
@@ -54,6 +54,21 @@ _TRIES: Final = 3
 _RETRY_S: Final = 0.2
 #: After so many failures without one success it is storage that fails, not what is put into it.
 _ALL_FAIL: Final = 40
+
+
+_STATS: Final = (
+    "runs",
+    "traces",
+    "spans",
+    "prompts",
+    "failed_traces",
+    "errors",
+    "orphan_spans",
+    "unknown_stages",
+    "pending_traces",
+    "busy_s",
+    "behind_s",
+)
 
 
 @dataclass
@@ -117,13 +132,12 @@ class AssemblerService:
         self._written_ns = 0
         #: The newest arrival that has been assembled.
         self._done_ns = 0
-        self._stats: dict[str, float] = dict.fromkeys(
-            ("runs", "traces", "spans", "prompts", "failed_traces", "errors", "pending_traces", "busy_s", "behind_s"), 0
-        )
+        self._stats: dict[str, float] = dict.fromkeys(_STATS, 0)
 
     @property
     def stats(self) -> dict[str, float]:
-        """Totals (`runs traces spans prompts failed_traces errors busy_s`), gauges (`pending_traces behind_s`)."""
+        """Totals (`runs traces spans prompts failed_traces errors orphan_spans unknown_stages busy_s`), of what was
+        assembled, each time it was; gauges (`pending_traces behind_s`)."""
         return dict(self._stats)
 
     def start(self) -> None:
@@ -267,7 +281,8 @@ class AssemblerService:
         except Exception as error:
             return self._apart(client, batch, trouble, error)
         try:
-            prompts = assemble(spans, _stamped(self._config), self._clocks)
+            tally = Tally()
+            prompts = assemble(spans, _stamped(self._config), self._clocks, tally)
         except Exception as error:
             if len(batch) > 1:
                 return self._halves(client, batch, trouble)
@@ -283,6 +298,8 @@ class AssemblerService:
         self._stats["traces"] += len(batch)
         self._stats["spans"] += spans.num_rows
         self._stats["prompts"] += written
+        self._stats["orphan_spans"] += tally.orphans
+        self._stats["unknown_stages"] += tally.unknown_stages
         return written
 
     def _apart(self, client: Client, batch: Sequence[str], trouble: _Trouble, error: Exception) -> int:

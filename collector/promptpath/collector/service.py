@@ -267,10 +267,18 @@ def _journal_samples(journal: Journal, writer: Writer) -> Iterable[Sample]:
     ]
 
 
+#: What the assembler counts that needs to be explained.
+_ASSEMBLER_HELP: Final = {
+    "failed_traces": "Traces set aside because they cannot be assembled or stored.",
+    "orphan_spans": "Spans without their parent of which nothing says whose prompt they are of.",
+    "unknown_stages": "Spans that name a stage which is none.",
+}
+
+
 def _assembler_samples(stats: Any) -> Iterable[Sample]:
     values = asdict(stats) if is_dataclass(stats) and not isinstance(stats, type) else dict(stats)
     return [
-        _gauge(f"assembler_{name}", "See the assembler's statistics.", value)
+        _gauge(f"assembler_{name}", _ASSEMBLER_HELP.get(name, "See the assembler's statistics."), value)
         for name, value in values.items()
         if isinstance(value, (int, float))
     ]

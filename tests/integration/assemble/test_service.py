@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from promptpath.collector import assembler
-from promptpath.collector.assemble import AssembleConfig, ClockPool, assemble
+from promptpath.collector.assemble import assemble
 from promptpath.collector.assemble.store import Shard, database_now_ns, read_position
 from promptpath.collector.assembler import AssemblerService, assemble_since
 from promptpath.storage import StorageError
@@ -185,10 +185,10 @@ def test_one_bad_trace_does_not_hold_up_the_others(
 ) -> None:
     bad = f"{3:032x}"
 
-    def failing(spans: pa.Table, config: AssembleConfig, clocks: ClockPool) -> pa.Table:
+    def failing(spans: pa.Table, *more: Any) -> pa.Table:
         if bad in spans["trace_id"].to_pylist():
             raise RuntimeError("a case nobody thought of")
-        return assemble(spans, config, clocks)
+        return assemble(spans, *more)
 
     monkeypatch.setattr(assembler, "assemble", failing)
     send(*(client(number) for number in range(1, 8)))
@@ -363,3 +363,15 @@ def test_prompts_of_impossible_times_are_stored(
     assert one.run_once() == 0
     assert f"{1:016x}" in [row["prompt_id"] for row in stored()]
     assert one.stats["failed_traces"] == 0
+
+
+def test_orphans_and_unknown_stages_are_counted(service: Any, send: Any, stored: Stored) -> None:
+    """Two prompts in a trace, and a gateway's span without its parent that may be either's; a stage that is none."""
+    trace = {"trace": "7" * 32}
+    lost = ("POST", SERVER, 5 * MS, 6 * MS, {"promptpath.stage": "gateway"}, {"id": "d" * 16, "parent": "e" * 16})
+    odd = ("chat m", CLIENT, 0, 9 * MS, {"promptpath.stage": "warp", "gen_ai.operation.name": "chat"}, {"id": "f" * 16})
+    send(client(1, **trace), client(2, **trace), (*lost[:5], lost[5] | trace), (*odd[:5], odd[5] | {"trace": "8" * 32}))
+    one = service(grace_s=0)
+    assert one.run_once() == 3
+    assert (one.stats["orphan_spans"], one.stats["unknown_stages"]) == (1, 1)
+    assert "f" * 16 in [row["prompt_id"] for row in stored()]

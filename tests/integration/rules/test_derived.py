@@ -69,9 +69,7 @@ EXPECTED: dict[str, list[tuple[int, list[tuple[str, int, float, float]], Row]]] 
             1,
             [("unattributed", 1, 0, 1), ("parse", 2, 1, 1), ("parse", 5, 2, 1), ("tokenize", 6, 3, 7),
              ("parse", 5, 10, 1), ("unattributed", 1, 11, 1), ("queue", 8, 12, 20), ("prefill", 9, 32, 40),
-             ("decode", 10, 72, 0.5), ("prefill", 9, 72.5, 19.5), ("decode", 11, 92, 0.5), ("prefill", 9, 92.5, 19.5),
-             ("decode", 12, 112, 0.5), ("prefill", 9, 112.5, 19.5), ("decode", 13, 132, 0.5),
-             ("prefill", 9, 132.5, 15.5), ("unattributed", 1, 148, 2)],
+             ("decode", 9, 72, 76), ("unattributed", 1, 148, 2)],
             {"parts": {"tokenize": 10, "queue": 20, "prefill": 40, "unattributed": 2}, "ttft_source": "engine",
              "ttft_engine_ns": 72},
         )

@@ -124,3 +124,12 @@ def test_other_encodings_of_the_same_columns(make: Make) -> None:
     )
     assert assemble(encoded, config) == assemble(table, config)
     assert assemble(pa.concat_tables([table, table]).slice(2), config) == assemble(table, config)
+
+
+def test_a_root_whose_id_another_span_uses_again(make: Make, prompts: Run) -> None:
+    (row,) = prompts(
+        make("a", "", 0, 100, "client", service="app"),
+        make("a", "a", 20, 900, "queue", service="engine"),
+        make("b", "a", 10, 90, "server", service="engine"),
+    )
+    assert (row["prompt_id"], row["e2e_ns"], row["hops"]) == ("a", 100, ["app", "engine"])

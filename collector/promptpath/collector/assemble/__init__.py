@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,24 +23,45 @@ from promptpath.collector.assemble import (
 )
 from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.offsets import ClockPool
+from promptpath.collector.assemble.ragged import NONE
 from promptpath.collector.assemble.schema import (
     PROMPT_SCHEMA,
+    ROLE_CODE,
     SPAN_SCHEMA,
+    UNKNOWN_STAGE,
     AssembleConfig,
     AssembleError,
     check_spans,
 )
 
-__all__ = ["PROMPT_SCHEMA", "SPAN_SCHEMA", "AssembleConfig", "AssembleError", "ClockPool", "assemble"]
+__all__ = ["PROMPT_SCHEMA", "SPAN_SCHEMA", "AssembleConfig", "AssembleError", "ClockPool", "Tally", "assemble"]
 
 
-def assemble(spans: pa.Table, config: AssembleConfig | None = None, clocks: ClockPool | None = None) -> pa.Table:
+@dataclass
+class Tally:
+    """What assemblies could not make use of, counted in spans.
+
+    orphans: spans whose parent never came, of which nothing says whose prompt they are of. unknown_stages: spans that
+    name a stage which is none; they count as if they named none.
+    """
+
+    orphans: int = 0
+    unknown_stages: int = 0
+
+
+def assemble(
+    spans: pa.Table,
+    config: AssembleConfig | None = None,
+    clocks: ClockPool | None = None,
+    tally: Tally | None = None,
+) -> pa.Table:
     """Prompts of whole traces.
 
     spans: columns of SPAN_SCHEMA, one row a span, in any order; every span of a trace that is known must be there.
     Returns PROMPT_SCHEMA, one row a prompt, sorted by trace id, start and span id. The same spans give the same rows.
     clocks: what is known of the offsets between hosts; what these spans tell is added to it. Without it each prompt's
-    offset is told from its own requests only. No part of a TTFT depends on it.
+    offset is told from its own requests only. No part of a TTFT depends on it, but for calls that were given up (see
+    `clock`). tally: what cannot be made use of is added to it.
     Raises AssembleError where a column is missing or of another type.
     """
     config = config or AssembleConfig()
@@ -48,6 +69,10 @@ def assemble(spans: pa.Table, config: AssembleConfig | None = None, clocks: Cloc
         config = replace(config, assembled_at_ns=time.time_ns())
     table = check_spans(spans, coded=True)
     loaded = nodes.load(table)
+    tally = tally or Tally()
+    tally.unknown_stages += int(np.count_nonzero(loaded.role == ROLE_CODE[UNKNOWN_STAGE]))
+    if not loaded.inference.any():
+        tally.orphans += tree.orphans(loaded, np.full(len(loaded), NONE, dtype=np.int64))
     if not loaded.inference.any():
         return PROMPT_SCHEMA.empty_table()
     columns = Columns(table)
@@ -56,7 +81,10 @@ def assemble(spans: pa.Table, config: AssembleConfig | None = None, clocks: Cloc
     for window, links in windows.split(loaded, linked):
         if window.inference.any():
             grown = tree.build(window, links)
+            tally.orphans += tree.orphans(window, grown.prompt)
             parts.append((window, grown, clock.measure(window, grown, columns)))
+        else:
+            tally.orphans += tree.orphans(window, np.full(len(window), NONE, dtype=np.int64))
     if clocks is not None:
         clock.tell(clocks, parts)
     others = stalls.prefills([(window, grown) for window, grown, _ in parts])

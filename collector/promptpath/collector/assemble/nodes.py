@@ -7,16 +7,17 @@ queue and prefill times as numbers instead of child spans): those come last and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from promptpath.collector.assemble.ragged import NONE, array_of, bools_of, codes_of, ints_of
+from promptpath.collector.assemble.ragged import NONE, array_of, bools_of, codes_of, ints_of, spans_of
 from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, ROLE_CODE, STAGE_CODE, Bools, Ints
 from promptpath.collector.assemble.sorting import Words, find, order_by, runs
 from promptpath.collector.assemble.texts import ids_of, ranks_of, sparse_codes_of, take_pairs, texts_of_ids
+from promptpath.semconv import Stage
 
 
 @dataclass
@@ -75,7 +76,8 @@ def load(table: pa.Table) -> Nodes:
     start = ints_of(array_of(table["start_ns"]), 0)
     duration = np.maximum(ints_of(array_of(table["duration_ns"]), 0), 0)
 
-    rows, trace, own = _canonical_rows(trace, span, start, duration)
+    inference = bools_of(array_of(table["inference"]))
+    rows, trace, own = _canonical_rows(trace, span, inference, start, duration)
     named = named[rows]
     asking = np.flatnonzero(named)
     parent = np.full(len(rows), NONE, dtype=np.int64)
@@ -141,15 +143,26 @@ def load(table: pa.Table) -> Nodes:
     return _with_parts(nodes, table)
 
 
-def _canonical_rows(trace: Ints, span: Words, start: Ints, duration: Ints) -> tuple[Ints, Ints, tuple[Words, Words]]:
-    """Rows by trace and span id, of a span sent twice the longer one only; and their traces and span ids."""
-    order = order_by(trace, span[:, 0], span[:, 1], start, duration)
+def _canonical_rows(
+    trace: Ints, span: Words, inference: Bools, start: Ints, duration: Ints
+) -> tuple[Ints, Ints, tuple[Words, Words]]:
+    """Rows by trace and span id, of a span sent twice the longer one only; and their traces and span ids.
+
+    Of different spans with one id it is an inference span, if one is: the others hang from it.
+    """
+    order = order_by(trace, span[:, 0], span[:, 1])
     trace = trace[order]
     first, second = take_pairs(span, order)
     begins = runs(trace, first, second)
     if len(begins) == len(order):
         return order, trace, (first, second)
-    rows = order[np.append(begins[1:], len(order)) - 1]
+    counts = np.diff(np.append(begins, len(order)))
+    rows = order[begins]
+    several = np.flatnonzero(counts > 1)
+    run = np.repeat(several, counts[several])
+    row = order[spans_of(begins[several], counts[several])]
+    best = order_by(run, inference[row].astype(np.int64), start[row], duration[row])
+    rows[run[best]] = row[best]  # of several the last written stays
     return rows, trace[begins], (first[begins], second[begins])
 
 
@@ -179,10 +192,42 @@ def _first_delivery(gaps: pa.Array, rows: Ints, said: Ints, stage: Ints, duratio
     return np.minimum(first, duration)
 
 
+@dataclass
+class _Decoding:
+    """What of some prefills is decoding: the spans, and from when to when [ns since the epoch]."""
+
+    owner: Ints
+    begin: Ints
+    end: Ints
+
+
+def _decoding(nodes: Nodes) -> tuple[Nodes, _Decoding]:
+    """`nodes` with prefills that end where decoding begins in them, and what came after in those that did not.
+
+    An engine that has one span for all that its model did says of it when tokens came, by spans inside it.
+    """
+    child = np.flatnonzero((nodes.stage == STAGE_CODE[Stage.DECODE]) & (nodes.parent != NONE))
+    above = nodes.parent[child]
+    held = (nodes.stage[above] == STAGE_CODE[Stage.PREFILL]) & (nodes.process[child] == nodes.process[above])
+    held &= (nodes.start[child] > nodes.start[above]) & (nodes.start[child] < nodes.end[above])
+    child, above = child[held], above[held]
+    owner = np.unique(above)
+    begin = np.full(len(nodes), np.iinfo(np.int64).max, dtype=np.int64)
+    np.minimum.at(begin, above, nodes.start[child])
+    if len(owner) == 0:
+        return nodes, _Decoding(owner, owner, owner)
+    until = nodes.end[owner]
+    end = nodes.end.copy()
+    end[owner] = begin[owner]
+    return replace(nodes, end=end), _Decoding(owner, begin[owner], until)
+
+
 def _with_parts(nodes: Nodes, table: pa.Table) -> Nodes:
-    """`nodes` and, behind them, a node for each part a rule read out of a span."""
+    """`nodes` and, behind them, a node for each part a rule read out of a span, and for what of a prefill is
+    decoding."""
+    nodes, decoding = _decoding(nodes)
     stages = array_of(table["part_stages"])
-    if len(stages) == 0 or stages.offsets[0] == stages.offsets[-1]:
+    if len(decoding.owner) == 0 and (len(stages) == 0 or stages.offsets[0] == stages.offsets[-1]):
         return nodes
     offsets = stages.offsets.to_numpy().astype(np.int64)
     counts = (offsets[1:] - offsets[:-1])[nodes.row]
@@ -195,6 +240,9 @@ def _with_parts(nodes: Nodes, table: pa.Table) -> Nodes:
     length = ints_of(array_of(table["part_durations_ns"]).values, 0)[at]
     begin = np.clip(begin, nodes.start[owner], nodes.end[owner])
     until = np.clip(begin + np.maximum(length, 0), begin, nodes.end[owner])
+    stage = np.concatenate((known[codes[at]], np.full(len(decoding.owner), STAGE_CODE[Stage.DECODE])))
+    owner = np.concatenate((owner, decoding.owner))
+    begin, until = np.concatenate((begin, decoding.begin)), np.concatenate((until, decoding.end))
     none = np.full(len(owner), NO_NS, dtype=np.int64)
     false = np.zeros(len(owner), dtype=np.bool_)
 
@@ -215,7 +263,7 @@ def _with_parts(nodes: Nodes, table: pa.Table) -> Nodes:
         end=more(nodes.end, until),
         first=more(nodes.first, none),
         said_first=more(nodes.said_first, none),
-        stage=more(nodes.stage, known[codes[at]]),
+        stage=more(nodes.stage, stage),
         role=more(nodes.role, np.zeros(len(owner), dtype=np.int64)),
         server_kind=np.concatenate((nodes.server_kind, false)),
         scope=inherit(nodes.scope),

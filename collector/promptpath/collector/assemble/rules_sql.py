@@ -26,7 +26,7 @@ from promptpath.collector.assemble.rules_model import (
     SpanRule,
     Spelling,
 )
-from promptpath.collector.assemble.schema import FORWARD, FORWARDED
+from promptpath.collector.assemble.schema import FORWARD, FORWARDED, STAGE_NAMES, UNKNOWN_STAGE
 from promptpath.semconv import INFERENCE_OPERATIONS, INFERENCE_PATHS
 
 _COLUMNS: Final = {
@@ -201,11 +201,20 @@ def _stage(rules: Sequence[RuleFile]) -> str:
 
 def _role(rules: Sequence[RuleFile]) -> str:
     """A relay that forwards is known to have done so where `upstream` says anything."""
-    fixed = _by_rule(rules, lambda rule: _quote(rule.role) if rule.role else "", "''")
+    fixed = _by_rule(rules, lambda rule: _quote(rule.role) if rule.role else "", _unknown_stage(rules))
     forwards = [number for number, rule in enumerate(_span_rules(rules), 1) if rule.role == FORWARD]
     if not forwards:
         return fixed
     return f"multiIf({_is_rule(forwards)} AND {_field('upstream', rules)} != '', {_quote(FORWARDED)}, {fixed})"
+
+
+def _unknown_stage(rules: Sequence[RuleFile]) -> str:
+    """What a span is that names a stage, where its name is looked for, and names none."""
+    keys = sorted({rule.stage_from for rule in _span_rules(rules) if rule.stage_from})
+    if not keys:
+        return "''"
+    named = " OR ".join(f"SpanAttributes[{_quote(key)}] NOT IN ({_list(STAGE_NAMES)})" for key in keys)
+    return f"if({named}, {_quote(UNKNOWN_STAGE)}, '')"
 
 
 def _few(expression: str) -> str:

@@ -48,7 +48,9 @@ FORWARD: Final = "forward"
 FORWARDED: Final = "forwarded"
 PREFILL: Final = "prefill"
 DECODE: Final = "decode"
-ROLE_CODE: Final = {name: code for code, name in enumerate(("", FORWARD, FORWARDED, PREFILL, DECODE))}
+#: A span that names a stage which is none.
+UNKNOWN_STAGE: Final = "unknown stage"
+ROLE_CODE: Final = {name: code for code, name in enumerate(("", FORWARD, FORWARDED, PREFILL, DECODE, UNKNOWN_STAGE))}
 
 _text = pa.string()
 _int = pa.int64()

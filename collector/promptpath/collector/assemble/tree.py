@@ -110,6 +110,14 @@ def build(nodes: Nodes, links: Links) -> Tree:
     )
 
 
+def orphans(nodes: Nodes, prompt: Ints) -> int:
+    """How many spans that belong to some prompt, for they have a stage or are inference calls, lost their parent and
+    are in none. prompt: as in `Tree`."""
+    lost = np.flatnonzero(nodes.orphan & (prompt == NONE) & ~nodes.agent)
+    stage = nodes.stage[lost]
+    return int(np.count_nonzero(nodes.inference[lost] | ((stage > 0) & (stage != STAGE_CODE[Stage.LOAD]))))
+
+
 def _depths(prompt: Ints, stage: Ints, height: Ints, staged_parent: Ints) -> Ints:
     """How many nodes with a stage are above each, in its prompt."""
     inside = prompt != NONE
