@@ -1,36 +1,28 @@
 """ClickHouse's HTTP interface over the embedded engine, read-only and bounded, for any ClickHouse client.
 
 Every request is one query on a handle of its own: there are no sessions, and `session_id` is accepted and ignored.
-Authentication is ignored as well: who may connect is decided by the address that it listens on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gzip
-import importlib
-import json
+import contextlib
 import logging
-import re
-import uuid
-import zlib
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
-from starlette.datastructures import FormData, UploadFile
 from starlette.requests import ClientDisconnect
 
-from promptpath.collector import otlp, sql_guard
-from promptpath.collector.otlp.encoding import zstd_module
+from promptpath.collector import sql_request
 from promptpath.collector.selfmetrics import SelfMetrics
-from promptpath.collector.sql_engine import Result, SqlEngine
+from promptpath.collector.sql_answer import Broken, Send, answer
+from promptpath.collector.sql_engine import Question, Running, SqlEngine, Statistics
 from promptpath.collector.sql_errors import (
     AUTHENTICATION_FAILED,
-    BAD_ARGUMENTS,
-    NOT_IMPLEMENTED,
-    QUERY_IS_TOO_LARGE,
     TOO_MANY_SIMULTANEOUS_QUERIES,
     UNKNOWN_EXCEPTION,
     SqlError,
@@ -38,67 +30,30 @@ from promptpath.collector.sql_errors import (
 
 _log = logging.getLogger(__name__)
 
-#: Parameters of the URL that are no settings. What of them is not read here has no meaning without a session.
-_NOT_SETTINGS: Final = frozenset(
-    {
-        "add_http_cors_header",
-        "buffer_size",
-        "cancel_http_readonly_queries_on_client_close",
-        "client_protocol_version",
-        "close_session",
-        "compress",
-        "database",
-        "decompress",
-        "default_format",
-        "enable_http_compression",
-        "http_headers_progress_interval_ms",
-        "http_make_head_request",
-        "http_response_buffer_size",
-        "http_zlib_compression_level",
-        "password",
-        "query",
-        "query_id",
-        "quota_key",
-        "role",
-        "send_progress_in_http_headers",
-        "session_check",
-        "session_id",
-        "session_timeout",
-        "stacktrace",
-        "user",
-        "wait_end_of_query",
-    }
-)
-_CONTENT_TYPES: Final = {
-    "JSON": "application/json; charset=UTF-8",
-    "JSONCompact": "application/json; charset=UTF-8",
-    "JSONEachRow": "application/x-ndjson; charset=UTF-8",
-    "CSV": "text/csv; charset=UTF-8; header=absent",
-    "CSVWithNames": "text/csv; charset=UTF-8; header=present",
-    "TabSeparated": "text/tab-separated-values; charset=UTF-8",
-    "TSV": "text/tab-separated-values; charset=UTF-8",
-    "TabSeparatedWithNames": "text/tab-separated-values; charset=UTF-8",
-    "XML": "application/xml; charset=UTF-8",
-    "Prometheus": "text/plain; version=0.0.4; charset=UTF-8",
-}
-_OTHER_TYPE: Final = "application/octet-stream"
 _TEXT: Final = "text/plain; charset=UTF-8"
-_MAX_BODY_BYTES: Final = 8 << 20
-_QUERY_ID: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,198}[\x21-\x7e])?")
 #: Queries at once, and those that may wait for a place.
-_WORKERS: Final = 4
+_WORKERS: Final = 8
 _MAX_WAITING: Final = 64
+#: Says whose rows a value of `Authorization` may see, None for all; raises SqlError.
+Authenticate = Callable[[str], str | None]
 
 
-def build_app(engine: SqlEngine, metrics: SelfMetrics, *, allowed_hosts: frozenset[str] | None = None) -> FastAPI:
+def build_app(
+    engine: SqlEngine,
+    metrics: SelfMetrics,
+    *,
+    allowed_hosts: frozenset[str] | None = None,
+    authenticate: Authenticate | None = None,
+) -> FastAPI:
     """The application.
 
     Args:
         allowed_hosts: names that a `Host` header may carry; None for any. Where only this machine may connect, a web
             page that points a name of its own at 127.0.0.1 must not read the store through the user's browser.
+        authenticate: who may ask, and whose rows they see; None where whoever can connect may see all.
     """
     app = FastAPI(title="Promptpath SQL endpoint", docs_url=None, redoc_url=None, openapi_url=None)
-    endpoint = _Endpoint(engine, metrics, allowed_hosts)
+    endpoint = _Endpoint(engine, metrics, allowed_hosts, authenticate)
     for path in ("/ping", "/replicas_status"):
         app.add_api_route(path, _ping, methods=["GET", "HEAD"], response_model=None)
     app.add_api_route("/", endpoint.query, methods=["GET", "POST"], response_model=None)
@@ -111,59 +66,94 @@ async def _ping() -> Response:
 
 
 class _Endpoint:
-    def __init__(self, engine: SqlEngine, metrics: SelfMetrics, allowed_hosts: frozenset[str] | None) -> None:
+    def __init__(
+        self,
+        engine: SqlEngine,
+        metrics: SelfMetrics,
+        allowed_hosts: frozenset[str] | None,
+        authenticate: Authenticate | None,
+    ) -> None:
         self._engine = engine
         self._metrics = metrics
         self._allowed_hosts = allowed_hosts
+        self._authenticate = authenticate
         self._executor = ThreadPoolExecutor(_WORKERS, thread_name_prefix="sql")
         self._running = 0
 
     def close(self) -> None:
         """Waits for the queries under way."""
         self._executor.shutdown(wait=True, cancel_futures=True)
+        self._engine.close()
 
     async def query(self, request: Request) -> Response:
-        query_id = request.query_params.get("query_id", "")
-        if not _QUERY_ID.fullmatch(query_id):  # it goes into a header
-            query_id = str(uuid.uuid4())
         headers = {
-            "X-ClickHouse-Query-Id": query_id,
+            "X-ClickHouse-Query-Id": sql_request.query_id_of(request),
             "X-ClickHouse-Timezone": self._engine.timezone,
             "X-ClickHouse-Server-Display-Name": "promptpath",
         }
+        began = time.perf_counter()
         try:
             self._check_host(request)
-            work = await _work(request)
-            if work is None:
-                return await _ping()
-            result = await self._run(work)
-            body, encoding = await asyncio.get_running_loop().run_in_executor(
-                self._executor, _compress, result.data, _encoding_for(request)
-            )
+            tenant = self._authenticate(sql_request.credentials(request)) if self._authenticate else None
+            asked = await sql_request.read(request, tenant)
         except ClientDisconnect:
             return Response(status_code=400)
         except SqlError as error:
-            self._metrics.add("sql_queries_total", 1, error.name.lower())
+            self._count(error.name.lower(), began)
             return self._failure(error, headers)
-        except Exception as error:
-            _log.exception("SQL endpoint")
-            self._metrics.add("sql_queries_total", 1, "internal_error")
-            return self._failure(SqlError(UNKNOWN_EXCEPTION, f"{type(error).__name__}: {error}"), headers)
-        self._metrics.add("sql_queries_total", 1, "ok")
-        headers |= {"X-ClickHouse-Format": result.format, "X-ClickHouse-Summary": _summary(result)}
-        if encoding:
-            headers["Content-Encoding"] = encoding
-        return Response(body, headers=headers, media_type=_CONTENT_TYPES.get(result.format, _OTHER_TYPE))
+        if asked is None:
+            return await _ping()
+        return _Answer(partial(self._serve, asked, headers, began))
 
-    async def _run(self, work: dict[str, Any]) -> Result:
+    async def _serve(self, asked: sql_request.Asked, headers: dict[str, str], began: float, send: Send) -> None:
+        """Runs a query and answers it, whatever comes of it. Cancelled when the caller hangs up."""
+        outcome = "hung_up"
+        try:
+            async with self._place():
+                running = await self._started(asked.question)
+                statistics = await answer(
+                    running,
+                    send,
+                    headers,
+                    executor=self._executor,
+                    whole=asked.wait_end_of_query,
+                    version=self._engine.version,
+                )
+            outcome = "ok"
+            self._read(statistics)
+        except SqlError as error:
+            outcome = error.name.lower()
+            await _send_response(self._failure(error, headers), send)
+        except Broken as broken:
+            cause = broken.__cause__
+            outcome = cause.name.lower() if isinstance(cause, SqlError) else "stalled"
+            raise
+        except Exception as error:
+            outcome = "internal_error"
+            _log.exception("SQL endpoint")
+            with contextlib.suppress(RuntimeError):  # where the answer has begun, the server breaks it off
+                failure = SqlError(UNKNOWN_EXCEPTION, f"{type(error).__name__}: {error}")
+                await _send_response(self._failure(failure, headers), send)
+        finally:
+            self._count(outcome, began)
+
+    @contextlib.asynccontextmanager
+    async def _place(self) -> Any:
         if self._running >= _WORKERS + _MAX_WAITING:
             raise SqlError(TOO_MANY_SIMULTANEOUS_QUERIES, f"Too many simultaneous queries. Maximum: {self._running}")
         self._running += 1
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._executor, lambda: self._engine.run(**work))
+            yield
         finally:
             self._running -= 1
+
+    async def _started(self, question: Question) -> Running:
+        starting = asyncio.get_running_loop().run_in_executor(self._executor, self._engine.start, question)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(_discard)
+            raise
 
     def _check_host(self, request: Request) -> None:
         host = request.url.hostname or ""
@@ -171,131 +161,52 @@ class _Endpoint:
             raise SqlError(AUTHENTICATION_FAILED, f"this endpoint is not served under the name {host!r}")
 
     def _failure(self, error: SqlError, headers: dict[str, str]) -> Response:
+        challenge = {"WWW-Authenticate": 'Basic realm="promptpath"'} if error.http_status == 401 else {}
         return Response(
             f"{error} (version {self._engine.version})\n",
             status_code=error.http_status,
             media_type=_TEXT,
-            headers={**headers, "X-ClickHouse-Exception-Code": str(error.code)},
+            headers={**headers, **challenge, "X-ClickHouse-Exception-Code": str(error.code)},
         )
 
+    def _count(self, outcome: str, began: float) -> None:
+        self._metrics.add("sql_queries_total", 1, outcome)
 
-async def _work(request: Request) -> dict[str, Any] | None:
-    """The arguments of `SqlEngine.run`; None where there is no query at all."""
-    url = dict(request.query_params)
-    if url.get("compress") == "1" or url.get("decompress") == "1":
-        raise SqlError(NOT_IMPLEMENTED, "compress and decompress are not served: use Accept-Encoding, Content-Encoding")
-    if request.headers.get("content-type", "").startswith("multipart/form-data"):
-        url |= await _form(request)
-        text = ""
-    else:
-        text = await _text(request, url.get("query", ""))
-    query = "\n".join(part for part in (url.get("query", ""), text) if part)
-    if not query:
-        if request.method == "GET":
-            return None
-        raise SqlError(BAD_ARGUMENTS, "Empty query")
-    return {
-        "query": query,
-        "database": url.get("database") or request.headers.get("x-clickhouse-database", ""),
-        "default_format": url.get("default_format") or request.headers.get("x-clickhouse-format") or "TabSeparated",
-        "settings": {
-            name: value for name, value in url.items() if name not in _NOT_SETTINGS and not name.startswith("param_")
-        },
-        "params": {name[6:]: value for name, value in url.items() if name.startswith("param_")},
-    }
+    def _read(self, statistics: Statistics) -> None:
+        pass
 
 
-async def _form(request: Request) -> dict[str, str]:
-    form: FormData = await request.form(max_part_size=_MAX_BODY_BYTES)
-    try:
-        fields: dict[str, str] = {}
-        for name, value in form.items():
-            if isinstance(value, UploadFile):
-                raise SqlError(NOT_IMPLEMENTED, "external tables are not served")
-            fields[name] = value
-        return fields
-    finally:
-        await form.close()
+class _Answer(Response):
+    """Runs `serve` until it ends or the caller hangs up."""
 
+    def __init__(self, serve: Callable[[Send], Any]) -> None:
+        super().__init__()
+        self._serve = serve
 
-async def _text(request: Request, query: str) -> str:
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > _MAX_BODY_BYTES:
-            # Most likely data of an INSERT: say that rather than how long it is.
-            sql_guard.check_statement(query or b"".join(chunks)[:1000].decode("utf-8", "replace"))
-            raise SqlError(QUERY_IS_TOO_LARGE, f"the query has more than {_MAX_BODY_BYTES} bytes")
-        chunks.append(chunk)
-    body = _decompress(b"".join(chunks), request.headers.get("content-encoding", ""))
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        sql_guard.check_statement(query or body[:1000].decode("utf-8", "replace"))
-        raise SqlError(BAD_ARGUMENTS, f"the query is not UTF-8 at byte {error.start}") from None
-
-
-def _decompress(body: bytes, encoding: str) -> bytes:
-    if encoding == "lz4":
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        serving = asyncio.ensure_future(self._serve(send))
+        watching = asyncio.ensure_future(_hung_up(receive))
         try:
-            decompressor = _lz4().LZ4FrameDecompressor()
-            plain: bytes = decompressor.decompress(body, max_length=_MAX_BODY_BYTES + 1)
-        except RuntimeError as error:
-            raise SqlError(BAD_ARGUMENTS, f"the body is not valid lz4: {error}") from None
-        if len(plain) > _MAX_BODY_BYTES:
-            raise SqlError(QUERY_IS_TOO_LARGE, f"the query has more than {_MAX_BODY_BYTES} bytes")
-        return plain
-    try:
-        return otlp.decompress(body, encoding, max_bytes=_MAX_BODY_BYTES)
-    except otlp.TooLarge as error:
-        raise SqlError(QUERY_IS_TOO_LARGE, str(error)) from None
-    except otlp.OtlpError as error:
-        raise SqlError(BAD_ARGUMENTS, str(error)) from None
+            await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watching.cancel()
+            if not serving.done():
+                serving.cancel()
+            await asyncio.wait({serving, watching})
+        if not serving.cancelled():
+            serving.result()
 
 
-def _encoding_for(request: Request) -> str:
-    """The encoding of the answer: none unless both the parameter and the header ask for one, as on a server."""
-    if request.query_params.get("enable_http_compression") not in ("1", "true"):
-        return ""
-    accepted = {part.partition(";")[0].strip() for part in request.headers.get("accept-encoding", "").split(",")}
-    return next((name for name in _COMPRESSORS if name in accepted), "")
+async def _hung_up(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
-def _compress(data: bytes, encoding: str) -> tuple[bytes, str]:
-    if not data or not encoding:
-        return data, ""
-    return _COMPRESSORS[encoding](data), encoding
+async def _send_response(response: Response, send: Send) -> None:
+    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": response.body})
 
 
-def _lz4() -> Any:
-    return importlib.import_module("lz4.frame")
-
-
-def _zstd_compress(data: bytes) -> bytes:
-    module = zstd_module()
-    assert module is not None
-    compressed: bytes = module.compress(data, 1)
-    return compressed
-
-
-#: Cheapest first: the answer seldom leaves the machine.
-_COMPRESSORS: Final[dict[str, Callable[[bytes], bytes]]] = {
-    "lz4": lambda data: bytes(_lz4().compress(data)),
-    **({"zstd": _zstd_compress} if zstd_module() is not None else {}),
-    "gzip": lambda data: gzip.compress(data, 1),
-    "deflate": lambda data: zlib.compress(data, 1),
-}
-
-
-def _summary(result: Result) -> str:
-    return json.dumps(
-        {
-            "read_rows": str(result.rows_read),
-            "read_bytes": str(result.bytes_read),
-            "written_rows": "0",
-            "written_bytes": "0",
-            "total_rows_to_read": "0",
-            "elapsed_ns": str(int(result.elapsed_s * 1e9)),
-        }
-    )
+def _discard(starting: asyncio.Future[Running]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().discard()

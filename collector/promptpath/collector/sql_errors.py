@@ -7,11 +7,15 @@ from typing import Final
 
 SYNTAX_ERROR: Final = 62
 BAD_ARGUMENTS: Final = 36
+UNKNOWN_DATABASE: Final = 81
 NOT_IMPLEMENTED: Final = 48
 UNKNOWN_FORMAT: Final = 73
 READONLY: Final = 164
+REQUIRED_PASSWORD: Final = 194
 TOO_MANY_SIMULTANEOUS_QUERIES: Final = 202
 QUERY_IS_TOO_LARGE: Final = 223
+SETTING_CONSTRAINT_VIOLATION: Final = 452
+ACCESS_DENIED: Final = 497
 AUTHENTICATION_FAILED: Final = 516
 UNKNOWN_EXCEPTION: Final = 1002
 
@@ -21,7 +25,11 @@ _NAMES: Final = {
     BAD_ARGUMENTS: "BAD_ARGUMENTS",
     NOT_IMPLEMENTED: "NOT_IMPLEMENTED",
     UNKNOWN_FORMAT: "UNKNOWN_FORMAT",
+    UNKNOWN_DATABASE: "UNKNOWN_DATABASE",
     READONLY: "READONLY",
+    REQUIRED_PASSWORD: "REQUIRED_PASSWORD",
+    SETTING_CONSTRAINT_VIOLATION: "SETTING_CONSTRAINT_VIOLATION",
+    ACCESS_DENIED: "ACCESS_DENIED",
     TOO_MANY_SIMULTANEOUS_QUERIES: "TOO_MANY_SIMULTANEOUS_QUERIES",
     QUERY_IS_TOO_LARGE: "QUERY_IS_TOO_LARGE",
     AUTHENTICATION_FAILED: "AUTHENTICATION_FAILED",
@@ -50,7 +58,17 @@ _STATUSES: Final[dict[str, int]] = {
         ),
         400,
     ),
-    **dict.fromkeys(("READONLY", "ACCESS_DENIED", "DATABASE_ACCESS_DENIED", "AUTHENTICATION_FAILED"), 403),
+    "REQUIRED_PASSWORD": 401,
+    **dict.fromkeys(
+        (
+            "READONLY",
+            "ACCESS_DENIED",
+            "DATABASE_ACCESS_DENIED",
+            "AUTHENTICATION_FAILED",
+            "SETTING_CONSTRAINT_VIOLATION",
+        ),
+        403,
+    ),
     **dict.fromkeys(
         (
             "UNKNOWN_TABLE",
@@ -70,9 +88,8 @@ _STATUSES: Final[dict[str, int]] = {
     "NOT_IMPLEMENTED": 501,
     "TOO_MANY_SIMULTANEOUS_QUERIES": 503,
 }
-_CODE: Final = re.compile(r"Code: (\d+)\. ")
-_NAME: Final = re.compile(r"\(([A-Z][A-Z0-9_]+)\)")
-_VERSION_TRAILER: Final = re.compile(r"\s*\(version [^)]*\)(?=\. \(|\s*$)")
+_HEAD: Final = re.compile(r"Code: (\d+)\. (?:DB::)?\w*Exception: (?:Code: \d+\. (?:DB::)?\w*Exception: )*")
+_TAIL: Final = re.compile(r"[\s.]*(?:\((?P<name>[A-Z][A-Z0-9_]+)\)|\(version [^()]*(?:\([^()]*\))?\))\.?$")
 
 
 class SqlError(Exception):
@@ -81,20 +98,23 @@ class SqlError(Exception):
     def __init__(self, code: int, message: str, name: str = "") -> None:
         self.code = code
         self.name = name or _NAMES.get(code, "")
+        self.message = message
         super().__init__(f"Code: {code}. DB::Exception: {message}. ({self.name})")
 
     @classmethod
     def of_engine(cls, error: BaseException) -> SqlError:
-        """From what the engine raised, whose text has everything but the structure."""
+        """From what the engine raised. Its text repeats code and name once for each layer that it passed through."""
         text = str(error).strip()
-        start = text.find("Code: ")
-        code = _CODE.search(text)
-        if start < 0 or code is None:
+        head = _HEAD.search(text)
+        if head is None:
             return cls(UNKNOWN_EXCEPTION, text or type(error).__name__)
-        names = _NAME.findall(text)
-        found = cls(int(code[1]), "", names[-1] if names else "UNKNOWN_EXCEPTION")
-        found.args = (_VERSION_TRAILER.sub("", text[start:]),)
-        return found
+        message, name = text[head.end() :], ""
+        while (tail := _TAIL.search(message)) is not None:
+            if tail["name"] and name not in ("", tail["name"]):
+                break
+            name = tail["name"] or name
+            message = message[: tail.start()]
+        return cls(int(head[1]), message.rstrip(". "), name or "UNKNOWN_EXCEPTION")
 
     @property
     def http_status(self) -> int:

@@ -190,15 +190,25 @@ def test_nothing_is_written_to_files(filled: RunningCollector, tmp_path: Path, q
     ("query", "params", "status", "name"),
     [
         ("SELECT sum(number) FROM numbers(100000000000)", {}, 500, "TOO_MANY_ROWS"),
-        ("SELECT number FROM numbers(3000000)", {}, 500, "TOO_MANY_ROWS_OR_BYTES"),
+        ("SELECT number FROM numbers(30000000)", {"wait_end_of_query": 1}, 500, "TOO_MANY_ROWS_OR_BYTES"),
         (
             "SELECT number FROM numbers(100)",
             {"max_result_rows": 10, "max_block_size": 5},
             500,
             "TOO_MANY_ROWS_OR_BYTES",
         ),
-        ("SELECT number FROM numbers(3000000)", {"max_result_rows": 0}, 500, "TOO_MANY_ROWS_OR_BYTES"),
-        ("SELECT number FROM numbers(3000000)", {"max_result_rows": 99999999}, 500, "TOO_MANY_ROWS_OR_BYTES"),
+        (
+            "SELECT number FROM numbers(30000000)",
+            {"max_result_rows": 0, "wait_end_of_query": 1},
+            500,
+            "TOO_MANY_ROWS_OR_BYTES",
+        ),
+        (
+            "SELECT number FROM numbers(30000000)",
+            {"max_result_rows": 99999999, "wait_end_of_query": 1},
+            500,
+            "TOO_MANY_ROWS_OR_BYTES",
+        ),
         (
             "SELECT sleepEachRow(0.1) FROM numbers(50)",
             {"max_execution_time": 0.3, "max_block_size": 1},
