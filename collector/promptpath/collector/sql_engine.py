@@ -302,11 +302,10 @@ class Running:
         if checked.is_settings_probe:
             body = body.replace("readonly", f"{_READONLY_SQL} AS readonly", 1).replace(" AS readonly AS ", " AS ")
         if not checked.is_select:
-            return f"{body} FORMAT {self.format} {checked.settings}"
+            return f"{body} FORMAT {self.format}"
         compression = f"COMPRESSION {_quoted(question.compression)} LEVEL 1" if question.compression else ""
         return (
-            f"{body} INTO OUTFILE '/dev/fd/{self._writer}' TRUNCATE {compression} FORMAT {self.format} "
-            f"{checked.settings}"
+            f"{body} INTO OUTFILE '/dev/fd/{self._writer}' TRUNCATE {compression} FORMAT {self.format}"
         )
 
     def _write(self, data: bytes) -> None:

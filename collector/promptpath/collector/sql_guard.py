@@ -147,13 +147,11 @@ _QUOTED: Final = "`"
 class Checked:
     """A query that may run.
 
-    `body`: without FORMAT and what follows it; `settings`: a SETTINGS clause that stood behind FORMAT; `format`: the
-    one that it names, or "". `is_select`: it can be streamed.
+    `body`: without its FORMAT; `format`: the one that it names, or "". `is_select`: it can be streamed.
     """
 
     body: str
     format: str
-    settings: str
     is_select: bool
     #: Clients read which settings they may send.
     is_settings_probe: bool
@@ -242,12 +240,11 @@ def check_canonical(canonical: str, functions: frozenset[str], access: Access) -
         raise SqlError(READONLY, f"Cannot execute query in readonly mode: {canonical[:40]}")
     if word in ("SHOW", "EXISTS"):
         _check_places(word, tokens, access)
-    at, name, settings = _format(tokens)
+    at, name = _format(tokens)
     end = spans[at][1] if at >= 0 else len(canonical)
     return Checked(
         body=canonical[:end].rstrip(),
         format=name,
-        settings=canonical[spans[settings][1] :] if settings >= 0 else "",
         is_select=word in ("SELECT", "WITH", "("),
         is_settings_probe=_SETTINGS_PROBE.fullmatch(canonical) is not None,
     )
@@ -280,6 +277,9 @@ def check_tree(tree: str, access: Access, database: str) -> None:
             _check_root(kind if kind != "Explain" else text, access)
         elif kind.endswith("Query") and kind not in _WITHIN:
             raise SqlError(READONLY, f"Cannot execute query in readonly mode: {kind}")
+        elif kind == "Set" and not (len(above) == 2 and position == 0 and parent.startswith("Explain")):
+            # In a subquery they would be applied in spite of `readonly`.
+            raise _no_settings()
         elif kind == "TableIdentifier":
             _check_table(_ALIAS.sub("", rest), access, database)
         elif kind == "Function" and parent == "TableExpression":
@@ -354,15 +354,18 @@ def check_identifiers(canonical: str, params: Mapping[str, str]) -> None:
             raise SqlError(READONLY, "Cannot execute query in readonly mode: a name with control characters")
 
 
-def _format(tokens: list[str]) -> tuple[int, str, int]:
-    """Where the FORMAT that ends the query is, its name, and where a SETTINGS behind it is; -1 for none."""
-    for index in range(len(tokens) - 2, -1, -1):
-        if tokens[index] == "FORMAT" and tokens[index + 1].isidentifier():
-            behind = tokens[index + 2 : index + 3]
-            if behind in ([], ["SETTINGS"]):
-                return index, tokens[index + 1], index + 2 if behind else -1
-            break
-    return -1, "", -1
+def _format(tokens: list[str]) -> tuple[int, str]:
+    """Where the FORMAT that ends the query is, and its name; -1 for none."""
+    at = len(tokens) - 2
+    if at > 0 and tokens[at] == "FORMAT" and tokens[at + 1].isidentifier():
+        return at, tokens[at + 1]
+    if "FORMAT" in tokens and "SETTINGS" in tokens[tokens.index("FORMAT") :]:
+        raise _no_settings()
+    return -1, ""
+
+
+def _no_settings() -> SqlError:
+    return SqlError(READONLY, "Cannot modify settings within a query: send them as parameters of the URL")
 
 
 def tenant_column(columns: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from promptpath.collector.sql_errors import BAD_ARGUMENTS, SETTING_CONSTRAINT_VIOLATION, SqlError
+from promptpath.collector.sql_errors import BAD_ARGUMENTS, SETTING_CONSTRAINT_VIOLATION, UNKNOWN_SETTING, SqlError
 from promptpath.storage.limits import READER_LIMITS
 
 
@@ -92,10 +92,10 @@ def applied(limits: SqlLimits, asked: Mapping[str, str], known: frozenset[str]) 
     """The settings of a query: all bounds, and the caller's settings within them.
 
     Args:
-        known: names of all settings that the engine has; one that it has not is left for it to complain about.
+        known: names of all settings that the engine has.
 
     Raises:
-        SqlError: a value that is none, a setting that is not for callers.
+        SqlError: a value that is none, a setting that there is not or that is not for callers.
     """
     bounds = _bounds(limits)
     caps = {**bounds, **_CEILINGS}
@@ -106,10 +106,13 @@ def applied(limits: SqlLimits, asked: Mapping[str, str], known: frozenset[str]) 
         cap = caps.get(name)
         if cap is not None:
             found[name] = _lowered(name, value, cap)
-        elif is_settable(name) or name not in known:
-            if not _IGNORED.fullmatch(name):
-                found[name] = value
-        elif not _IGNORED.fullmatch(name):
+        elif _IGNORED.fullmatch(name):
+            continue
+        elif name not in known:
+            raise SqlError(UNKNOWN_SETTING, f"Unknown setting '{name}'")
+        elif is_settable(name):
+            found[name] = value
+        else:
             raise SqlError(SETTING_CONSTRAINT_VIOLATION, f"Setting {name} should not be changed")
     return found
 
