@@ -52,8 +52,9 @@ def build_app(
         return Response(f"{reason or 'ok'}\n", status_code=503 if reason else 200, media_type="text/plain")
 
     @app.get("/metrics")
-    async def prometheus() -> Response:
-        return Response(metrics.render(), media_type=selfmetrics.CONTENT_TYPE)
+    async def prometheus(request: Request) -> Response:
+        openmetrics, content_type = selfmetrics.answer_to(request.headers.get("accept", ""))
+        return Response(metrics.render(openmetrics=openmetrics), headers={"Content-Type": content_type})
 
     return app
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -21,8 +21,10 @@ from promptpath.collector.intake import Intake
 from promptpath.collector.journal import Journal, JournalError, JournalLimits
 from promptpath.collector.listeners import HttpServer, bind, is_loopback, port_of
 from promptpath.collector.otlp import Reader
-from promptpath.collector.selfmetrics import Sample, SelfMetrics
+from promptpath.collector.selfmetrics import SelfMetrics
+from promptpath.collector.selfsamples import assembler_samples, journal_samples, process_samples
 from promptpath.collector.sql_engine import SqlEngine
+from promptpath.collector.sql_settings import SqlLimits
 from promptpath.collector.writer import Writer
 from promptpath.storage import DEFAULT_URL, client_factory, connect, data_dir, migrate, owner
 from promptpath.storage.urls import DATABASE, default_dir
@@ -43,7 +45,7 @@ class CollectorConfig:
     `journal` defaults to `journal/` in the store's directory (for a server: the user's data directory). `grace_s`:
     quiet seconds before a prompt is assembled. `rules`: a directory of the user's rule files. `tokens`: a file of
     tokens, without which everyone who reaches a port may use it. `drain_s`: how long a stop may take to store what the
-    journal holds; the rest is stored by the next start.
+    journal holds; the rest is stored by the next start. `sql_limits`: what one query at the SQL endpoint may take.
     """
 
     storage: str = DEFAULT_URL
@@ -59,6 +61,7 @@ class CollectorConfig:
     assemble: bool = True
     drain_s: float = 10.0
     journal_limits: JournalLimits = field(default_factory=JournalLimits)
+    sql_limits: SqlLimits = field(default_factory=SqlLimits)
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class Collector:
     def __init__(self, config: CollectorConfig) -> None:
         self.config = config
         self.metrics = SelfMetrics()
+        self.metrics.add_source(process_samples)
         self._stack = AsyncExitStack()
         self._ports: Ports | None = None
         self._stopping = False
@@ -161,7 +165,7 @@ class Collector:
         journal = self._journal = await asyncio.to_thread(Journal, self._journal_dir(directory), config.journal_limits)
         self._stack.callback(journal.close)
         writer = Writer(journal, partial(connect, config.storage), self.metrics)
-        self.metrics.add_source(partial(_journal_samples, journal, writer))
+        self.metrics.add_source(partial(journal_samples, journal, writer))
         writer.start()
         self._stack.push_async_callback(self._drain, journal, writer)
 
@@ -192,7 +196,7 @@ class Collector:
         return self.config.journal or (directory or default_dir()) / "journal"
 
     async def _start_sql(self, directory: Path, listener: socket.socket) -> None:
-        engine = await asyncio.to_thread(SqlEngine, directory, database=DATABASE)
+        engine = await asyncio.to_thread(SqlEngine, directory, database=DATABASE, limits=self.config.sql_limits)
         hosts = {"localhost", "127.0.0.1", "::1", self.config.host.lower()}
         app = sql_endpoint.build_app(
             engine, self.metrics, allowed_hosts=frozenset(hosts) if is_loopback(self.config.host) else None
@@ -214,7 +218,7 @@ class Collector:
         assembler = AssemblerService(client_factory(self.config.storage), grace_s=self.config.grace_s, select=select)
         await asyncio.to_thread(assembler.start)
         self._stack.push_async_callback(asyncio.to_thread, assembler.stop)
-        self.metrics.add_source(lambda: _assembler_samples(assembler.stats))
+        self.metrics.add_source(lambda: assembler_samples(assembler.stats))
 
     async def _start_grpc(self, intake: Intake) -> int:
         receiver = GrpcReceiver(intake)
@@ -245,47 +249,6 @@ class Collector:
         if state.bytes >= self.config.journal_limits.max_bytes:
             return "the journal is full"
         return state.failure
-
-
-def _journal_samples(journal: Journal, writer: Writer) -> Iterable[Sample]:
-    state, stored = journal.state(), writer.state()
-    return [
-        _gauge("journal_bytes", "Bytes in the journal that storage does not have yet.", state.bytes),
-        _gauge("journal_limit_bytes", "Bytes that the journal may hold.", journal.limits.max_bytes),
-        _gauge("journal_up", "1 while the journal's disk takes writes.", 0 if state.failure else 1),
-        ("journal_failures_total", "Group commits that the disk refused.", "counter", [({}, state.failures)]),
-        _gauge("journal_segments", "Segments in the journal.", state.segments),
-        _gauge("journal_items", "Spans, data points and log records in the journal.", state.items),
-        _gauge("journal_pending_requests", "Requests that wait for the disk.", state.pending_requests),
-        _gauge(
-            "journal_oldest_age_seconds", "Age of the oldest segment that storage does not have.", state.oldest_age_s
-        ),
-        _gauge("journal_torn_bytes", "Bytes that a crash tore off, found at the start.", state.torn_bytes),
-        ("journal_syncs_total", "Group commits.", "counter", [({}, state.syncs)]),
-        _gauge("storage_up", "1 while inserts succeed.", 0 if stored.last_error else 1),
-        _gauge("quarantine_bytes", "Bytes of requests set aside.", stored.quarantine_bytes),
-    ]
-
-
-#: What the assembler counts that needs to be explained.
-_ASSEMBLER_HELP: Final = {
-    "failed_traces": "Traces set aside because they cannot be assembled or stored.",
-    "orphan_spans": "Spans without their parent of which nothing says whose prompt they are of.",
-    "unknown_stages": "Spans that name a stage which is none.",
-}
-
-
-def _assembler_samples(stats: Any) -> Iterable[Sample]:
-    values = asdict(stats) if is_dataclass(stats) and not isinstance(stats, type) else dict(stats)
-    return [
-        _gauge(f"assembler_{name}", _ASSEMBLER_HELP.get(name, "See the assembler's statistics."), value)
-        for name, value in values.items()
-        if isinstance(value, (int, float))
-    ]
-
-
-def _gauge(name: str, text: str, value: float) -> Sample:
-    return (name, text, "gauge", [({}, value)])
 
 
 def _url_host(host: str) -> str:

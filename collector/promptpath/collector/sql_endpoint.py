@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -18,7 +18,7 @@ from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
 from promptpath.collector import sql_request
-from promptpath.collector.selfmetrics import SelfMetrics
+from promptpath.collector.selfmetrics import Sample, SelfMetrics
 from promptpath.collector.sql_answer import Broken, Send, answer
 from promptpath.collector.sql_engine import Question, Running, SqlEngine, Statistics
 from promptpath.collector.sql_errors import (
@@ -34,6 +34,8 @@ _TEXT: Final = "text/plain; charset=UTF-8"
 #: Queries at once, and those that may wait for a place.
 _WORKERS: Final = 8
 _MAX_WAITING: Final = 64
+#: Outcomes that have a histogram of their own; every error is `error` there.
+_KINDS: Final = {"ok": "ok", "hung_up": "hung_up"}
 #: Says whose rows a value of `Authorization` may see, None for all; raises SqlError.
 Authenticate = Callable[[str], str | None]
 
@@ -58,6 +60,7 @@ def build_app(
         app.add_api_route(path, _ping, methods=["GET", "HEAD"], response_model=None)
     app.add_api_route("/", endpoint.query, methods=["GET", "POST"], response_model=None)
     app.state.close = endpoint.close
+    metrics.add_source(endpoint.samples)
     return app
 
 
@@ -169,11 +172,21 @@ class _Endpoint:
             headers={**headers, **challenge, "X-ClickHouse-Exception-Code": str(error.code)},
         )
 
+    def samples(self) -> Iterable[Sample]:
+        """Gauges for self-observation."""
+        waiting = max(self._running - _WORKERS, 0)
+        return [
+            ("sql_queries_running", "Queries under way.", "gauge", [({}, self._running - waiting)]),
+            ("sql_queries_waiting", "Queries that wait for a place.", "gauge", [({}, waiting)]),
+        ]
+
     def _count(self, outcome: str, began: float) -> None:
         self._metrics.add("sql_queries_total", 1, outcome)
+        self._metrics.observe("sql_query_seconds", time.perf_counter() - began, _KINDS.get(outcome, "error"))
 
     def _read(self, statistics: Statistics) -> None:
-        pass
+        self._metrics.add("sql_read_rows_total", statistics.rows_read)
+        self._metrics.add("sql_read_bytes_total", statistics.bytes_read)
 
 
 class _Answer(Response):

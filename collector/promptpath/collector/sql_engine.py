@@ -82,7 +82,7 @@ class SqlEngine:
         #: One handle for what this program asks by itself. It has no settings of a caller: `limit` or `offset` would
         #: cut off what is to be checked.
         self._own = _connect(self._connection)
-        for assignments in (_assignments(sql_settings.applied(self._limits, {}, frozenset())), "readonly = 1"):
+        for assignments in (_assignments(sql_settings.applied(SqlLimits(), {}, frozenset())), "readonly = 1"):
             self._own.query(f"SET {assignments}", "TabSeparated")
         self.version, self.timezone = self._ask("SELECT version(), timezone()").strip().split("\t")
         families = ", ".join(_quoted(name) for name in sql_guard.FUNCTION_FAMILIES)
@@ -304,9 +304,7 @@ class Running:
         if not checked.is_select:
             return f"{body} FORMAT {self.format}"
         compression = f"COMPRESSION {_quoted(question.compression)} LEVEL 1" if question.compression else ""
-        return (
-            f"{body} INTO OUTFILE '/dev/fd/{self._writer}' TRUNCATE {compression} FORMAT {self.format}"
-        )
+        return f"{body} INTO OUTFILE '/dev/fd/{self._writer}' TRUNCATE {compression} FORMAT {self.format}"
 
     def _write(self, data: bytes) -> None:
         view = memoryview(data)

@@ -113,7 +113,9 @@ class Writer:
     def _insert(self, signal: Signal, body: bytes | Path, token: str) -> None:
         if self._client is None:
             self._client = self._connect()
+        began = time.perf_counter()
         ingest.insert(self._client, signal.value, body, token)
+        self._metrics.observe("store_seconds", time.perf_counter() - began, signal.value)
 
     def _failed(self, segment: Segment, error: Exception) -> None:
         signal, now = segment.signal, time.monotonic()

@@ -47,4 +47,4 @@ def test_prompts_come_of_spans_without_further_doing(tmp_path: Path) -> None:
             [format(1, "016x"), "m", 40 * MS, 40 * MS, 100 * MS],
             [format(3, "016x"), "m", None, None, 100 * MS],
         ]
-        wait_for(lambda: collector.metric("assembler_prompts") == 2, "counted")
+        wait_for(lambda: collector.metric("assembler_prompts_total") == 2, "counted")

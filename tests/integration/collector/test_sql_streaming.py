@@ -18,7 +18,6 @@ import pytest
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from promptpath.collector.otlp.encoding import zstd_module
-from promptpath.collector.sql_settings import SqlLimits
 
 from .running import RunningCollector, fetch, wait_for
 from .test_sql_endpoint import url
@@ -163,21 +162,3 @@ def test_many_hang_up_at_once_and_nothing_is_left(collector: RunningCollector) -
     for _ in range(50):
         assert collector.sql("SELECT 1") == [[1]]
     assert len(os.listdir("/proc/self/fd")) <= files + 4
-
-
-def test_an_operator_s_limits_hold_and_callers_may_ask_for_less(tmp_path: Path) -> None:
-    limits = SqlLimits(result_rows=100, seconds=1.0, memory_bytes=50_000_000)
-    with RunningCollector(tmp_path, sql_limits=limits) as collector:
-        for query, params, name in (
-            ("SELECT number FROM numbers(101)", {}, b"TOO_MANY_ROWS_OR_BYTES"),
-            ("SELECT number FROM numbers(101)", {"max_result_rows": 1000}, b"TOO_MANY_ROWS_OR_BYTES"),
-            ("SELECT number FROM numbers(60)", {"max_result_rows": 50, "max_block_size": 10}, b"TOO_MANY_ROWS_OR_BYTES"),
-            ("SELECT sleepEachRow(0.2) FROM numbers(20)", {"max_block_size": 1}, b"TIMEOUT_EXCEEDED"),
-            ("SELECT sleepEachRow(0.2) FROM numbers(20)", {"max_block_size": 1, "max_execution_time": 9}, b"TIMEOUT"),
-            ("SELECT groupArray(number) FROM numbers(20000000)", {}, b"MEMORY_LIMIT_EXCEEDED"),
-            ("SELECT groupArray(number) FROM numbers(20000000)", {"max_memory_usage": 0}, b"MEMORY_LIMIT_EXCEEDED"),
-        ):
-            answer = fetch(url(collector, **params), query.encode())
-            assert name in answer.body, (query, params, answer)
-        assert collector.sql("SELECT getSetting('max_execution_time')", max_execution_time="0.5") == [[0.5]]
-        assert collector.sql("SELECT count() FROM numbers(1000000)") == [[1_000_000]]
