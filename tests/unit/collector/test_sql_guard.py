@@ -5,9 +5,26 @@ from __future__ import annotations
 import pytest
 
 from promptpath.collector.sql_errors import SqlError
-from promptpath.collector.sql_guard import check_canonical, check_statement
+from promptpath.collector.sql_guard import (
+    FUNCTIONS,
+    Access,
+    Checked,
+    check_identifiers,
+    check_statement,
+    check_tree,
+)
+from promptpath.collector.sql_guard import check_canonical as check
 
-TABLE_FUNCTIONS = frozenset({"file", "url", "s3", "numbers", "view", "values", "remote", "eval", "python", "merge"})
+ACCESS = Access(
+    "promptpath",
+    tables=frozenset({"t", "prompts"}),
+    hidden=frozenset({"prompts_rows", ".inner.x"}),
+    system=frozenset({"one", "settings", "processes", "parts"}),
+)
+
+
+def check_canonical(query: str) -> Checked:
+    return check(query, FUNCTIONS | {"aigenerate"}, ACCESS)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +46,7 @@ TABLE_FUNCTIONS = frozenset({"file", "url", "s3", "numbers", "view", "values", "
     ],
 )
 def test_reading_is_allowed(query: str) -> None:
-    check_canonical(query, TABLE_FUNCTIONS)
+    check_canonical(query)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +61,20 @@ def test_reading_is_allowed(query: str) -> None:
         ("SELECT 'a`b', file('/etc/passwd'), 'c`d'", 164),
         ("SELECT 'a", 164),
         ("SELECT 1 WHERE 'x' = 'file(' AND file('/x') = ''", 164),
-        ("SELECT * FROM url('http://127.0.0.1/')", 164),
-        ("SELECT * FROM eval('SELECT file(1)')", 164),
+        ("SELECT 1 FORMAT JSON SETTINGS max_threads = 1", 164),
+        ("SELECT * APPLY file FROM t", 164),
+        ("SELECT * APPLY x -> (x IN (t)) FROM t", 48),
+        ("SELECT * FROM system.processes", 497),
+        ("SELECT * FROM `system`.`processes`", 497),
+        ("SELECT * FROM promptpath.prompts_rows", 497),
+        ("SELECT 1 IN (`prompts_rows`)", 497),
+        ("SELECT `x\\n TableIdentifier y`", 164),
+        ("SHOW PROCESSLIST", 164),
+        ("SHOW CREATE USER x", 164),
+        ("SHOW TABLES FROM default", 81),
+        ("SHOW COLUMNS FROM t FROM default", 81),
+        ("EXISTS TABLE default.`/etc/passwd`", 81),
+        ("EXISTS DATABASE secret", 81),
         ("DESCRIBE TABLE file('/etc/passwd')", 164),
         ("SELECT aiGenerate('x')", 164),
         ("SELECT hasColumnInTable('host', 'user', 'password', 'db', 't', 'c')", 164),
@@ -60,7 +89,7 @@ def test_reading_is_allowed(query: str) -> None:
 )
 def test_everything_else_is_refused(query: str, code: int) -> None:
     with pytest.raises(SqlError) as caught:
-        check_canonical(query, TABLE_FUNCTIONS)
+        check_canonical(query)
     assert caught.value.code == code
 
 
@@ -75,7 +104,6 @@ def test_an_insert_is_refused_before_it_is_parsed(query: str) -> None:
     [
         ("SELECT 1", ""),
         ("SELECT 1 FORMAT JSON", "JSON"),
-        ("SELECT 1 FORMAT JSON SETTINGS max_threads = 1", "JSON"),
         ("SELECT ' FORMAT CSV'", ""),
         ("SELECT `FORMAT` x FROM t", ""),
         ("SELECT 1 AS FORMAT FROM t", ""),
@@ -83,7 +111,7 @@ def test_an_insert_is_refused_before_it_is_parsed(query: str) -> None:
     ],
 )
 def test_the_format_is_the_one_that_the_query_names(query: str, name: str) -> None:
-    assert check_canonical(query, TABLE_FUNCTIONS | {"format"}).format == name
+    assert check_canonical(query).format == name
 
 
 @pytest.mark.parametrize(
@@ -96,7 +124,94 @@ def test_the_format_is_the_one_that_the_query_names(query: str, name: str) -> No
     ],
 )
 def test_the_settings_probe_is_recognised_exactly(query: str, probe: bool) -> None:
-    assert check_canonical(query, frozenset()).is_settings_probe is probe
+    assert check_canonical(query).is_settings_probe is probe
+
+
+def tree(*lines: str) -> str:
+    return "\n".join(("SelectWithUnionQuery (children 1)", *lines))
+
+
+TABLE = (" ExpressionList (children 1)", "  SelectQuery (children 1)", "   TableExpression (children 1)")
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ((*TABLE, "    TableIdentifier t (alias x)"), None),
+        ((*TABLE, "    TableIdentifier system.one"), None),
+        ((*TABLE, "    TableIdentifier nope"), None),  # the engine's to say
+        ((*TABLE, "    TableIdentifier INFORMATION_SCHEMA.TABLES"), None),
+        ((*TABLE, "    TableIdentifier system.processes (alias x)"), 497),
+        ((*TABLE, "    TableIdentifier prompts_rows"), 497),
+        ((*TABLE, "    TableIdentifier promptpath.prompts_rows"), 497),
+        ((*TABLE, "    TableIdentifier default./etc/passwd"), 164),
+        ((*TABLE, "    TableIdentifier .inner.x"), 164),
+        ((*TABLE, "    Function numbers (alias n) (children 1)"), None),
+        ((*TABLE, "    Function file (alias n) (children 1)"), 164),
+        ((" Function file (children 1)",), None),  # a function, not a table function: check_canonical's
+        ((" Function in (children 1)", "  ExpressionList (children 2)", "   Identifier a", "   Identifier x.y"), None),
+        (
+            (" Function globalNotIn (children 1)", "  ExpressionList (children 2)", "   Literal 1", "   Identifier t"),
+            None,
+        ),
+        (
+            (
+                " Function in (children 1)",
+                "  ExpressionList (children 2)",
+                "   Function f (children 1)",
+                "    ExpressionList (children 1)",
+                "     Literal 1",
+                "   Identifier system.processes",
+            ),
+            497,
+        ),
+        ((" InsertQuery  x (children 1)",), 164),
+        ((" Set",), 164),
+    ],
+)
+def test_a_tree_s_tables_and_table_functions(lines: tuple[str, ...], code: int | None) -> None:
+    if code is None:
+        check_tree(tree(*lines), ACCESS, "promptpath")
+        return
+    with pytest.raises(SqlError) as caught:
+        check_tree(tree(*lines), ACCESS, "promptpath")
+    assert caught.value.code == code
+
+
+def test_names_are_looked_for_in_the_current_database() -> None:
+    check_tree(tree(*TABLE, "    TableIdentifier prompts_rows"), ACCESS, "system")
+    with pytest.raises(SqlError, match="ACCESS_DENIED"):
+        check_tree(tree(*TABLE, "    TableIdentifier processes"), ACCESS, "system")
+
+
+@pytest.mark.parametrize(
+    "root", ["CreateQuery", "KillQueryQuery", "Explain EXPLAIN CURRENT TRANSACTION", "ShowProcesslistQuery"]
+)
+def test_trees_of_other_statements(root: str) -> None:
+    with pytest.raises(SqlError, match="READONLY"):
+        check_tree(root, ACCESS, "promptpath")
+
+
+def test_settings_of_explain_are_its_own() -> None:
+    check_tree("Explain EXPLAIN (children 2)\n Set\n SelectWithUnionQuery", ACCESS, "promptpath")
+    with pytest.raises(SqlError, match="READONLY"):
+        check_tree("Explain EXPLAIN (children 2)\n SelectWithUnionQuery\n Set", ACCESS, "promptpath")
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\\nb", "a\x00"])
+def test_a_name_given_as_a_parameter_is_a_name(value: str) -> None:
+    check_identifiers("SELECT {a:String}", {"a": value})
+    with pytest.raises(SqlError, match="READONLY"):
+        check_identifiers("SELECT * FROM {a:Identifier}", {"a": value})
+
+
+def test_layers_of_an_engine_error_are_one() -> None:
+    text = (
+        "Code: 164. DB::Exception: Code: 164. DB::Exception: Cannot modify 'a' (X) setting. (READONLY) "
+        "(version 26.9.2.1 (official build)). (READONLY)"
+    )
+    error = SqlError.of_engine(RuntimeError(text))
+    assert str(error) == "Code: 164. DB::Exception: Cannot modify 'a' (X) setting. (READONLY)"
 
 
 def test_an_engine_error_keeps_code_name_and_text() -> None:
