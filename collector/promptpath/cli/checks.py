@@ -126,7 +126,7 @@ def store(storage: str | None, services: Sequence[str], quiet_minutes: int) -> I
             return
         if folder is not None:
             owner = owners.find(folder)
-            who = f"the collector with pid {owner.pid} serves it at {owner.sql_url}" if owner else "no collector runs"
+            who = f"the collector with pid {owner.pid} serves it at {owner.shown_url}" if owner else "no collector runs"
             yield Finding("ok", "storage", f"{folder}: {who}")
         client = connect(storage, readonly=True)
     except StorageError as failure:

@@ -120,14 +120,7 @@ class Tokens:
         Raises:
             Unauthenticated: none, or not known. Forbidden: it lacks the scope.
         """
-        if not authorization:
-            raise Unauthenticated("no token: send Authorization: Bearer TOKEN")
-        scheme, _, value = authorization.partition(" ")
-        if scheme.lower() == "bearer":
-            return self.verify(value.strip(), scope)
-        if basic and scheme.lower() == "basic":
-            return self.verify(_password(value.strip()), scope)
-        raise Unauthenticated("not a bearer token: send Authorization: Bearer TOKEN")
+        return self.verify(token_in(authorization, basic=basic), scope)
 
     def verify(self, token: str, scope: Scope) -> Entry:
         """The entry of a token.
@@ -267,6 +260,22 @@ def _entry_of(table: dict[str, Any], place: str) -> Entry:
     if not isinstance(scopes, list) or not scopes or any(scope not in known for scope in scopes):
         raise TokensError(f"{place}: scopes: a list of {', '.join(known)} is needed")
     return Entry(table["name"], table["tenant"], table["sha256"], frozenset(Scope(scope) for scope in scopes))
+
+
+def token_in(authorization: str | None, *, basic: bool = False) -> str:
+    """The token of an `Authorization` value: `Bearer TOKEN`, with `basic` also `Basic` with it as the password.
+
+    Raises:
+        Unauthenticated: there is none.
+    """
+    if not authorization:
+        raise Unauthenticated("no token: send Authorization: Bearer TOKEN")
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if basic and scheme.lower() == "basic":
+        return _password(value.strip())
+    raise Unauthenticated("not a bearer token: send Authorization: Bearer TOKEN")
 
 
 def _password(value: str) -> str:

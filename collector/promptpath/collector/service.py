@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from promptpath.collector import http_receiver, sql_endpoint
-from promptpath.collector.auth import Tokens
+from promptpath.collector.auth import Tokens, new_token
 from promptpath.collector.errors import CollectorError, PortTaken
 from promptpath.collector.grpc_receiver import GrpcReceiver
 from promptpath.collector.intake import Intake
@@ -23,6 +23,7 @@ from promptpath.collector.listeners import HttpServer, bind, is_loopback, port_o
 from promptpath.collector.otlp import Reader
 from promptpath.collector.selfmetrics import SelfMetrics
 from promptpath.collector.selfsamples import assembler_samples, journal_samples, process_samples
+from promptpath.collector.sql_auth import authenticator
 from promptpath.collector.sql_engine import SqlEngine
 from promptpath.collector.sql_settings import SqlLimits
 from promptpath.collector.writer import Writer
@@ -85,6 +86,8 @@ class Collector:
         self._stopping = False
         self._journal: Journal | None = None
         self._tokens: Tokens | None = None
+        #: Sees all at the SQL endpoint where tokens are asked for; known to this process and the store's directory.
+        self.owner_token = new_token()
 
     @property
     def ports(self) -> Ports:
@@ -174,8 +177,14 @@ class Collector:
         await self._start_http(intake, http_socket)
         self._ports = Ports(port_of(http_socket), grpc_port, port_of(sql_socket) if sql_socket is not None else None)
         if claim is not None:
-            claim.publish(self.sql_url)
+            claim.publish(self._owner_url())
         _log.info("collecting: OTLP/HTTP on %d, OTLP/gRPC on %d, SQL at %s", self.ports.http, grpc_port, self.sql_url)
+
+    def _owner_url(self) -> str:
+        """`sql_url` for this machine's owner of the store, with a token of its own where tokens are asked for."""
+        if self._tokens is None or self.ports.sql is None:
+            return self.sql_url
+        return self.sql_url.replace("://", f"://owner:{self.owner_token}@", 1)
 
     def _bind(self, port: int, option: str) -> socket.socket:
         listener = bind(self.config.host, port, option)
@@ -199,7 +208,10 @@ class Collector:
         engine = await asyncio.to_thread(SqlEngine, directory, database=DATABASE, limits=self.config.sql_limits)
         hosts = {"localhost", "127.0.0.1", "::1", self.config.host.lower()}
         app = sql_endpoint.build_app(
-            engine, self.metrics, allowed_hosts=frozenset(hosts) if is_loopback(self.config.host) else None
+            engine,
+            self.metrics,
+            allowed_hosts=frozenset(hosts) if is_loopback(self.config.host) else None,
+            authenticate=authenticator(self._tokens, self.owner_token) if self._tokens is not None else None,
         )
         self._stack.callback(app.state.close)
         server = HttpServer(app, listener, grace_s=self.config.drain_s)

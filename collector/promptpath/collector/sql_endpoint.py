@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect
 from promptpath.collector import sql_request
 from promptpath.collector.selfmetrics import Sample, SelfMetrics
 from promptpath.collector.sql_answer import Broken, Send, answer
+from promptpath.collector.sql_auth import Authenticate
 from promptpath.collector.sql_engine import Question, Running, SqlEngine, Statistics
 from promptpath.collector.sql_errors import (
     AUTHENTICATION_FAILED,
@@ -36,8 +37,6 @@ _WORKERS: Final = 8
 _MAX_WAITING: Final = 64
 #: Outcomes that have a histogram of their own; every error is `error` there.
 _KINDS: Final = {"ok": "ok", "hung_up": "hung_up"}
-#: Says whose rows a value of `Authorization` may see, None for all; raises SqlError.
-Authenticate = Callable[[str], str | None]
 
 
 def build_app(

@@ -35,6 +35,12 @@ class Owner:
     started: float
     sql_url: str
 
+    @property
+    def shown_url(self) -> str:
+        """`sql_url` without a token that it may hold, for messages."""
+        scheme, sign, rest = self.sql_url.partition("://")
+        return scheme + sign + rest.rpartition("@")[2]
+
 
 class Claim:
     """A held claim on a directory; `release()` it, or let the process end."""
@@ -49,7 +55,11 @@ class Claim:
         self.owner = Owner(self.owner.pid, self.owner.started, sql_url)
         target = self.directory / _INFO_NAME
         draft = target.with_suffix(".json.new")
-        draft.write_text(json.dumps(asdict(self.owner)) + "\n")
+        # An address may hold a token: then it is for the directory's owner alone.
+        draft.unlink(missing_ok=True)
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if "@" in sql_url else 0o644)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(self.owner)) + "\n")
         os.replace(draft, target)
 
     def release(self) -> None:

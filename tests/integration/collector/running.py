@@ -81,7 +81,8 @@ class RunningCollector:
     def sql(self, query: str, **params: str) -> Any:
         """Rows of a query over the SQL endpoint, as lists."""
         url = f"http://127.0.0.1:{self.ports.sql}/?default_format=JSONCompact&output_format_json_quote_64bit_integers=0"
-        answer = fetch(url + "".join(f"&{key}={value}" for key, value in params.items()), query.encode())
+        owner = {"Authorization": f"Bearer {self.collector.owner_token}"}
+        answer = fetch(url + "".join(f"&{key}={value}" for key, value in params.items()), query.encode(), owner)
         assert answer.status == 200, answer.body
         return json.loads(answer.body)["data"]
 

@@ -81,7 +81,7 @@ def rows(engine: SqlEngine, query: str, tenant: str | None, **settings: str) -> 
         ("WITH prompts AS (SELECT * FROM otel_traces) SELECT sum(n) FROM prompts", ["4"], ["6"]),
         ("SELECT sum(a.n + b.n) FROM otel_traces AS a, otel_traces AS b", ["16"], ["24"]),
         (
-            "SELECT n FROM otel_traces UNION ALL SELECT id FROM prompts ORDER BY 1",
+            "SELECT * FROM (SELECT n FROM otel_traces UNION ALL SELECT id FROM prompts) ORDER BY 1",
             ["1", "1", "3"],
             ["2", "2", "3", "4"],
         ),
