@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from promptpath.collector.assemble import AssembleConfig, ClockPool, Tally, assemble
+from promptpath.collector.assemble.causes import explain
 from promptpath.collector.assemble.groups import complete
 from promptpath.collector.assemble.store import (
     Shard,
@@ -289,6 +290,7 @@ class AssemblerService:
             self._set_aside(batch[0], "assembled", error)
             return 0
         try:
+            prompts = self._explained(client, prompts, tally)
             written = insert_prompts(client, prompts, trace_ids=traces)
             write_clocks(client, self._clocks)
         except Exception as error:
@@ -301,6 +303,16 @@ class AssemblerService:
         self._stats["orphan_spans"] += tally.orphans
         self._stats["unknown_stages"] += tally.unknown_stages
         return written
+
+    def _explained(self, client: Client, prompts: pa.Table, tally: Tally) -> pa.Table:
+        """`prompts` with what storage says of their stalls; as they are if it cannot say: no row waits for that."""
+        try:
+            return explain(client, prompts, tally.open_stalls)
+        except Exception as error:
+            database_now_ns(client)
+            self._stats["errors"] += 1
+            _log.warning("assembler: causes of stalls cannot be looked up: %s", error)
+            return prompts
 
     def _apart(self, client: Client, batch: Sequence[str], trouble: _Trouble, error: Exception) -> int:
         """Storage refused a batch: look for the trace it refuses, which stays pending for `_try_again`."""
@@ -370,7 +382,9 @@ def assemble_traces(
     """
     pool = clocks if clocks is not None else read_clocks(client)
     spans, traces = _read(client, trace_ids, select)
-    prompts = assemble(spans, _stamped(config or AssembleConfig()), pool)
+    tally = Tally()
+    prompts = assemble(spans, _stamped(config or AssembleConfig()), pool, tally)
+    prompts = explain(client, prompts, tally.open_stalls)
     written = insert_prompts(client, prompts, trace_ids=traces)
     write_clocks(client, pool)
     return spans.num_rows, written

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -42,11 +42,13 @@ class Tally:
     """What assemblies could not make use of, counted in spans.
 
     orphans: spans whose parent never came, of which nothing says whose prompt they are of. unknown_stages: spans that
-    name a stage which is none; they count as if they named none.
+    name a stage which is none; they count as if they named none. open_stalls: stalls that nothing in their batch
+    explains, tables of `stalls.OPEN_SCHEMA`.
     """
 
     orphans: int = 0
     unknown_stages: int = 0
+    open_stalls: list[pa.Table] = field(default_factory=list)
 
 
 def assemble(
@@ -88,7 +90,7 @@ def assemble(
     if clocks is not None:
         clock.tell(clocks, parts)
     others = stalls.prefills([(window, grown) for window, grown, _ in parts])
-    rows = [_prompts(columns, *part, clocks, config, others) for part in parts]
+    rows = [_prompts(columns, *part, clocks, config, others, tally.open_stalls) for part in parts]
     # Windows are by trace, but joined traces are together in that of the first of them.
     return prompts.in_order(rows) if linked.joined.any() else pa.concat_tables(rows)
 
@@ -101,6 +103,7 @@ def _prompts(
     clocks: ClockPool | None,
     config: AssembleConfig,
     others: stalls.Prefills,
+    opened: list[pa.Table],
 ) -> pa.Table:
     """The prompts of a window."""
     axis = clock.place(loaded, grown, blocks, clocks)
@@ -115,4 +118,4 @@ def _prompts(
     painted = breakdown.paint(loaded, grown, axis, tried, numbered, first)
     painted = drawing.redraw(painted, grown, axis, numbered, first)
     found = tokens.deliveries(loaded, grown, numbered, np.asarray(tried.lost), columns)
-    return prompts.build(batch, first, painted, found, streams, config, others)
+    return prompts.build(batch, first, painted, found, streams, config, others, opened)

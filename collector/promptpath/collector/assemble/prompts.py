@@ -199,6 +199,7 @@ def build(
     streams: tuple[Bools, Bools],
     config: AssembleConfig,
     others: Prefills,
+    opened: list[pa.Table],
 ) -> pa.Table:
     """The prompt table, PROMPT_SCHEMA, m rows sorted by trace id, start and span id."""
     nodes, tree, prompts = batch.nodes, batch.tree, batch.prompts
@@ -268,7 +269,7 @@ def build(
         PROMPT_SCHEMA.field("assembled_at").type
     )
     columns["joined_traces"] = _joined_traces(batch)
-    columns |= stalls.build(nodes, tree, batch.axis, prompts, first, found, late.stalled, batch.columns, others)
+    columns |= stalls.build(nodes, tree, batch.axis, prompts, first, found, late.stalled, batch.columns, others, opened)
     return pa.table([columns[name] for name in PROMPT_SCHEMA.names], schema=PROMPT_SCHEMA)
 
 

@@ -3,6 +3,7 @@
 Every stall of the answer as its root saw it is held against the same tokens as the engine made them: by their number,
 so that no clock matters. Where the engine made no such pause, the way from it did (`network`). Where it did, either
 the prompt was taken out of the batch (`preemption`), or the engine worked on another prompt's prefill (`prefill`).
+What is still open then, `causes` looks for in storage.
 """
 
 from __future__ import annotations
@@ -21,14 +22,28 @@ from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE, first_of_group, list_array, spans_of
 from promptpath.collector.assemble.schema import PROMPT_SCHEMA, STAGE_CODE, Bools, Ints
 from promptpath.collector.assemble.sorting import exact_sums, order_by
+from promptpath.collector.assemble.texts import take_ids
 from promptpath.collector.assemble.tokens import Deliveries, counts_of
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
 
-CAUSES: Final = ("", "preemption", "prefill", "network")
+CAUSES: Final = ("", "preemption", "prefill", "network", "gpu_clock")
 _PREEMPTION, _PREFILL, _NETWORK = 1, 2, 3
 #: What explains a stall explains at least this share of it (one part in so many).
-_SHARE: Final = 4
+SHARE: Final = 4
+#: Stalls that nothing in their batch explains: of which prompt, as which of its stalls (from 0), and from when to when
+#: its engine was at it, on that one's clock.
+OPEN_SCHEMA: Final = pa.schema(
+    [
+        ("prompt_id", pa.string()),
+        ("number", pa.int64()),
+        ("service", pa.string()),
+        ("host", pa.string()),
+        ("gpu_uuids", pa.list_(pa.string())),
+        ("start_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+    ]
+)
 #: A prefill that began longer than this before a stall is not looked for.
 _LONGEST_NS: Final = 60_000_000_000
 
@@ -79,8 +94,10 @@ def build(
     stalled: Bools,
     columns: Columns,
     others: Prefills,
+    opened: list[pa.Table],
 ) -> dict[str, pa.Array]:
-    """The columns `stall_causes.*`, m rows. stalled: shape (g,), which gaps of `found` are stalls."""
+    """The columns `stall_causes.*`, m rows. stalled: shape (g,), which gaps of `found` are stalls. What stays open is
+    added to `opened` (OPEN_SCHEMA)."""
     size = len(prompts)
     names = ("at_us", "gap_us", "cause", "detail")
     kinds = {name: PROMPT_SCHEMA.field(f"stall_causes.{name}").type.value_type for name in names}
@@ -98,15 +115,18 @@ def build(
 
     known = (first.server[stalls.prompt] != NONE) & ~network
     lost = _preempted(nodes, tree, prompts, columns, stalls.prompt, start, end)
-    hit = known & (_SHARE * lost >= length)
+    hit = known & (SHARE * lost >= length)
     cause[hit] = _PREEMPTION
     detail[hit] = [f"{us} us" for us in (lost[hit] // 1000).tolist()]
 
     which = np.flatnonzero(known & ~hit)
     row, overlap = _of_others(nodes, prompts, first, others, stalls.prompt[which], start[which], end[which])
-    hit_there = (row != NONE) & (_SHARE * overlap >= length[which])
+    hit_there = (row != NONE) & (SHARE * overlap >= length[which])
     cause[which[hit_there]] = _PREFILL
     detail[which[hit_there]] = columns["span_id"].take(pa.array(row[hit_there])).to_pylist()
+    still = np.flatnonzero(known & (cause == 0))
+    if len(still):
+        opened.append(_open(nodes, tree, prompts, first, stalls, still, start, end, columns))
     values = {
         "at_us": pa.array(np.maximum(stalls.at, 0) // 1000).cast(kinds["at_us"]),
         "gap_us": pa.array(found.gaps_us[stalls.gap]).cast(kinds["gap_us"]),
@@ -114,6 +134,33 @@ def build(
         "detail": pa.array(detail.tolist(), type=pa.string()),
     }
     return {f"stall_causes.{name}": list_array(stalls.prompt, column, size) for name, column in values.items()}
+
+
+def _open(
+    nodes: Nodes,
+    tree: Tree,
+    prompts: Prompts,
+    first: FirstTokens,
+    stalls: _Stalls,
+    still: Ints,
+    start: Ints,
+    end: Ints,
+    columns: Columns,
+) -> pa.Table:
+    """Rows of OPEN_SCHEMA: the stalls at the positions `still`."""
+    prompt = stalls.prompt[still]
+    server = first.server[prompt]
+    texts = pa.string()
+    values = [
+        take_ids(nodes.span_ids, nodes.owner[prompts.root[prompt]]),
+        pa.array(still - np.searchsorted(stalls.prompt, prompt)),
+        pa.array(nodes.service_names, type=texts).take(pa.array(nodes.service[server])),
+        pa.array(nodes.host_names, type=texts).take(pa.array(tree.host[server])),
+        columns["gpu_uuids"].take(pa.array(nodes.row[server])),
+        pa.array(start[still]),
+        pa.array(end[still]),
+    ]
+    return pa.table(values, schema=OPEN_SCHEMA)
 
 
 def _stalls(nodes: Nodes, axis: Axis, prompts: Prompts, found: Deliveries, stalled: Bools, columns: Columns) -> _Stalls:
