@@ -26,6 +26,7 @@ CALLS = {"client", "call"}
 RELAYS = {"edge", "gateway", "router"}
 CONTAINERS = CALLS | RELAYS | {"server"}
 CONNECTS = {"dns", "tcp", "tls"}
+GUARDS = {"safety", "structure"}
 ENGINE = {"server", "queue", "transfer", "prefill", "kv_transfer", "decode"}
 STAGES = {str(stage) for stage in Stage} | {"inbound"}
 PARTS = ("network", "gateway", "router", "tokenize", "queue", "prefill", "post", "stream", "unattributed")
@@ -53,6 +54,8 @@ class Span:
     prepared: bool = False
     orphaned: bool = False
     over: int | None = None
+    recovered: bool = False
+    guard: str = ""
 
     def said(self, name: str) -> Any:
         """What the span's own row says; a part says nothing."""
@@ -79,6 +82,16 @@ class Span:
     @property
     def cut_short(self) -> bool:
         return self.failed or bool(self.said("abort"))
+
+    @property
+    def of_another(self) -> bool:
+        """What it says of its answer is not the prompt's: of a prefill worker, or of an attempt that was outlived."""
+        return self.prepared or self.recovered
+
+    @property
+    def beside(self) -> bool:
+        """Nothing of it is the prompt's answer."""
+        return self.lost or bool(self.guard)
 
     @property
     def is_server_kind(self) -> bool:
@@ -246,15 +259,20 @@ class Prompt:
     attempts: int = 0
 
     def outermost(self, wanted: Callable[[Span], bool]) -> Span | None:
-        """The first span that is wanted: attempts that answered before lost ones, then the outermost, the earliest."""
+        """The first span that is wanted: attempts that answered before lost ones and what guardrails called, then the
+        outermost, the earliest."""
         return next((one for one in self.spans if wanted(one)), None)
 
     def value(self, name: str, *, of_answer: bool = False) -> Any:
-        found = self.outermost(lambda one: one.said(name) is not None and not (of_answer and one.prepared))
+        found = self.outermost(
+            lambda one: one.said(name) is not None and not one.guard and not (of_answer and one.of_another)
+        )
         return None if found is None else found.row[name]
 
     def text(self, name: str, *, of_answer: bool = False) -> str:
-        found = self.outermost(lambda one: bool(one.said(name)) and not (of_answer and one.prepared))
+        found = self.outermost(
+            lambda one: bool(one.said(name)) and not one.guard and not (of_answer and one.of_another)
+        )
         return "" if found is None else str(found.row[name])
 
     def total(self, name: str) -> int | None:
@@ -293,7 +311,7 @@ def prompts_of(rows: list[Row]) -> list[Prompt]:
         place(prompt.root)
         members = [prompt.root, *prompt.root.below()]
         find_attempts(prompt, members)
-        prompt.spans = sorted(members, key=lambda one: (one.lost, one.depth, one.at, one.number))
+        prompt.spans = sorted(members, key=lambda one: (one.beside, one.depth, one.at, one.number))
     return prompts
 
 
@@ -414,27 +432,57 @@ def place(caller: Span) -> None:
 # --- attempts ---------------------------------------------------------------------------------------------------------
 
 
+def find_guards(members: list[Span]) -> None:
+    """Mark what guardrails called, unless nobody else was called."""
+    asked = []
+    for one in members:
+        rail = next((above for above in one.staged_above if above.stage in GUARDS), None)
+        if rail is not None and (one.stage in CALLS or one.entry is one):
+            asked.append(one)
+    inside = {inner.number for one in asked for inner in (one, *one.below())}
+    calls = [one for one in members if (one.stage in CALLS and not one.is_root) or one.stage == "server"]
+    if any(one.number not in inside for one in calls):
+        for one in members:
+            if one.number in inside:
+                one.guard = next(above.stage for above in one.staged_above if above.stage in GUARDS)
+
+
 def find_attempts(prompt: Prompt, members: list[Span]) -> None:
-    """Mark what lies in attempts that failed and were made again; note the pauses between attempts."""
+    """Mark what lies in attempts that failed and were made again, or were given up while another went on; note the
+    pauses between attempts."""
+    find_guards(members)
     tried: dict[int, list[Span]] = defaultdict(list)
     for one in members:
-        staged = one.staged_above[0] if one.staged_above else None
-        bare = one.entry is one and one.stage and staged is not None and staged.stage not in CALLS
-        if one.caller is not None and (one.stage in CALLS or bare):
+        bare = one.entry is one and one.stage and one.staged_above
+        if one.caller is not None and (one.stage in CALLS or bare) and not one.guard:
             tried[one.caller.number].append(one)
     for attempts in tried.values():
         attempts.sort(key=lambda one: (one.at, one.number))
-        for one, following in pairwise(attempts):
-            if one.failed and one.first is None:
-                over = one.end + one.shift - prompt.root.start
+        whole = [one for one in attempts if not one.cut_short]
+        best = max(whole, key=lambda one: (one.end + one.shift, -one.at, one.number)) if whole else None
+        for one, following in zip(attempts, [*attempts[1:], None], strict=True):
+            ended = one.end + one.shift
+            outlived = one.cut_short and best is not None and best.end + best.shift >= ended
+            gone = one.first is None and following is not None and (one.failed or outlived)
+            lost = gone or (one.first is None and outlived)
+            if outlived:
+                for inner in (one, *one.below()):
+                    inner.recovered = True
+            if lost:
+                over = ended
+                if outlived and best is not None:
+                    over = min(ended, max(one.at, best.at))
                 for inner in (one, *one.below()):
                     inner.lost = True
-                    inner.over = over if inner.over is None else min(inner.over, over)
+                    reached = over - prompt.root.start
+                    inner.over = reached if inner.over is None else min(inner.over, reached)
+            if gone and following is not None:
                 assert one.caller is not None
-                entry = one.caller.entry
-                waited = one.end + one.shift - prompt.root.start, following.at - prompt.root.start
+                waited = ended - prompt.root.start, following.at - prompt.root.start
                 if waited[1] > waited[0]:
-                    prompt.pauses.append((entry, one.depth, *waited))
+                    prompt.pauses.append((one.caller.entry, one.depth, *waited))
+            to_server = one.stage == "server" and one.staged_above[0].stage in CALLS
+            prompt.attempts += to_server and (lost or outlived)
     find_workers(prompt, members)
 
 
@@ -446,7 +494,8 @@ def find_workers(prompt: Prompt, members: list[Span]) -> None:
                 if one.staged_above and one.stage in RELAYS and one.entry is one}  # fmt: skip
     made = {one.number: one for one in calls if id(one) not in outer and id(one) not in to_relay}
     made |= {one.number: one for one in members if one.stage == "server" and one.unit is one}
-    prompt.attempts = len(made)
+    made = {number: one for number, one in made.items() if not one.guard}
+    prompt.attempts += len(made)
     inside: dict[int, list[Span]] = defaultdict(list)
     for one in members:
         inside[one.unit.number].append(one)
@@ -473,7 +522,7 @@ def find_workers(prompt: Prompt, members: list[Span]) -> None:
                 one.prepared = bool(decodes) or alone
                 one.orphaned = alone
     for one in members:
-        if one.said("role") in {"forward", "forwarded"} and one.stage in RELAYS:
+        if one.said("role") in {"forward", "forwarded"} and one.stage in RELAYS and not one.guard:
             busy = any(other.entry is one.entry for other in calls)
             http = one.row["http_status"] or 0
             refused = (400 <= http < 500 and http not in (408, 499)) or http == 503
@@ -492,7 +541,7 @@ def innermost_calls(prompt: Prompt) -> list[Span]:
 
 def find_first_token(prompt: Prompt, streams: bool | None) -> None:
     root = prompt.root
-    alive = [one for one in prompt.spans if not one.lost]
+    alive = [one for one in prompt.spans if not one.beside]
     saw = next((one for one in alive if one.stage in CONTAINERS and one.first is not None), None)
     prompt.server = next((one for one in alive if one.stage == "server"), None)
     began = [one.at for one in alive if one.stage == "decode"]
@@ -579,6 +628,8 @@ def paint(prompt: Prompt) -> list[Piece]:
 
 
 def own_stage(span: Span) -> str:
+    if span.guard:
+        return span.guard
     if span.stage in CALLS:
         return "transit" if span.hears else "unattributed"
     return "unattributed" if span.stage == "server" else span.stage
@@ -660,7 +711,7 @@ def tokens_of(prompt: Prompt, output: int | None, stall_factor: float, stall_min
     median = quantile(sorted(map(float, gaps)), 0.5) if gaps else 0.0
     if seen.first is not None:
         row["stalls"] = sum(gap > max(median * stall_factor, stall_min_ns) for gap in gaps)
-    decode = prompt.outermost(lambda one: one.stage == "decode" and not one.lost)
+    decode = prompt.outermost(lambda one: one.stage == "decode" and not one.beside)
     last = sum(gaps) if seen.first is not None else None if decode is None else decode.end - decode.start
     choices = prompt.value("choices")
     count = None if choices is not None and choices > 1 else output
@@ -685,7 +736,7 @@ def deliveries_of(prompt: Prompt) -> Seen:
     """At the root, else at the outermost hop that saw tokens, else as the engine computed them."""
 
     def saw(one: Span) -> bool:
-        return bool(one.said("gaps_us")) and not one.lost
+        return bool(one.said("gaps_us")) and not one.beside
 
     chosen = prompt.outermost(lambda one: saw(one) and one.stage in CONTAINERS)
     chosen = chosen or prompt.outermost(lambda one: saw(one) and one.stage == "decode")
@@ -704,8 +755,10 @@ def ending(prompt: Prompt) -> tuple[Status, str]:
     root = prompt.root
 
     def anywhere(name: str, *, of_answer: bool = True) -> Any:
-        found = prompt.outermost(lambda one: one.said(name) not in (None, "") and not (of_answer and one.prepared))
-        return None if found is None or found.lost else found.row[name]
+        found = prompt.outermost(
+            lambda one: one.said(name) not in (None, "") and not one.recovered and not (of_answer and one.prepared)
+        )
+        return None if found is None or found.beside else found.row[name]
 
     finish = anywhere("finish_reason") or ""
     complete = finish not in ("", "abort")
@@ -715,7 +768,7 @@ def ending(prompt: Prompt) -> tuple[Status, str]:
     http = root.row["http_status"] or 0
     if (inner or root.failed) and http == 0:
         http = anywhere("http_status", of_answer=False) or 0
-    failed = root.failed or (inner and any(one.failed and not one.lost for one in prompt.spans))
+    failed = root.failed or (inner and any(one.failed and not one.beside and not one.recovered for one in prompt.spans))
     status = Status.ERROR if failed else Status.OK
     for said in (status_of_error(error), status_of_http(http), status_of_error(root.row["error_type"])):
         if said is not None and (said != Status.ERROR or status == Status.OK):
@@ -793,7 +846,7 @@ def row_of(prompt: Prompt, assembled_at_ns: int, stall_factor: float, stall_min_
         "gaps_us": seen.gaps,
         "gap_tokens": seen.counts,
         "first_tokens": seen.first,
-        "first_byte_ns": None if byte is None or byte.lost else byte.at - root.start + byte.row["first_byte_ns"],
+        "first_byte_ns": None if byte is None or byte.beside else byte.at - root.start + byte.row["first_byte_ns"],
         "retry_ns": retry,
         "gaps_source": seen.source,
         "request_model": prompt.text("request_model"),

@@ -110,3 +110,104 @@ def test_a_call_without_a_connection_holds_no_orphan(make: Make, prompts: Run) -
         make("i", "gone", 520, 525, "gateway", service="gate"),
     )
     assert [row["hops"] for row in rows] == [["app", "engine"], ["app", "engine"]]
+
+
+# --- attempts beside the one that answered ---
+
+
+def _hedged(make: Make, *, loser: tuple[int, int], winner: tuple[int, int]) -> list[Row]:
+    """A router that asked two engines; the first token came 140 ns after the winner was asked, and was there at 160."""
+    begun, ended = winner
+    return [
+        make("a", "", 0, 400, "router", service="route", host="1", first_token_ns=160),
+        make("b", "a", begun, ended, "call", service="route", host="1", first_token_ns=150 - begun),
+        make("c", "b", begun + 4, ended - 4, "server", service="engine", host="2", first_token_ns=142 - begun),
+        make("d", "c", begun + 4, 146, "prefill", service="engine", host="2"),
+        make("e", "a", *loser, "call", service="route", host="1", abort="client"),
+        make("f", "e", loser[0] + 2, loser[1] - 2, "server", service="other", host="3", abort="client"),
+        make("g", "f", loser[0] + 2, loser[1] - 2, "queue", service="other", host="3"),
+    ]
+
+
+def test_a_hedge_that_was_given_up_owns_nothing_and_ends_nothing(make: Make, prompt: Prompt, parts: Parts) -> None:
+    row = prompt(*_hedged(make, loser=(60, 156), winner=(10, 390)))
+    assert parts(row) == {"router": 10 + 10, "network": 4 + 4, "prefill": 132}
+    assert (row["status"], row["attempts"], row["retry_ns"]) == ("ok", 2, 0)
+
+
+def test_an_attempt_given_up_for_a_hedge_is_lost_until_the_hedge_began(
+    make: Make, prompt: Prompt, parts: Parts
+) -> None:
+    row = prompt(*_hedged(make, loser=(10, 156), winner=(60, 390)))
+    assert parts(row) == {"router": 60 + 10, "network": 4 + 4, "prefill": 82}
+    assert (row["status"], row["attempts"], row["retry_ns"]) == ("ok", 2, 50)
+
+
+def test_an_answer_that_was_continued_elsewhere_is_ok(make: Make, prompt: Prompt, parts: Parts) -> None:
+    broken: Row = {"failed": True, "error_type": "ConnectionError", "abort": "server", "http_status": 502}
+    row = prompt(
+        make("a", "", 0, 900, "gateway", service="gate", first_token_ns=100),
+        make("b", "a", 10, 150, "call", service="gate", first_token_ns=90, **broken),
+        make("c", "b", 15, 140, "server", service="engine", first_token_ns=80, **broken),
+        make("d", "a", 200, 890, "call", service="gate", first_token_ns=20),
+        make("e", "d", 210, 880, "server", service="other", first_token_ns=5),
+    )
+    assert parts(row) == {"gateway": 10, "network": 10, "unattributed": 80}
+    assert (row["status"], row["error_type"], row["attempts"], row["retry_ns"]) == ("ok", "", 2, 0)
+
+
+def test_two_servers_that_one_call_reached_after_each_other_are_two_attempts(
+    make: Make, prompt: Prompt, parts: Parts
+) -> None:
+    """A library tries again under the one span that it has, and sends the same trace header."""
+    row = prompt(
+        make("a", "", 0, 900, "client", service="app", first_token_ns=500),
+        make("b", "a", 10, 100, "server", service="engine", failed=True, http_status=500),
+        make("c", "a", 300, 890, "server", service="engine", first_token_ns=190),
+    )
+    assert parts(row) == {"network": 10 + 10, "router": 90 + 200, "unattributed": 190}
+    assert (row["status"], row["attempts"], row["retry_ns"]) == ("ok", 2, 290)
+
+
+def _guarded(make: Make, **guard: Any) -> list[Row]:
+    """A gateway asks a model whether a prompt may pass, then sends it on by way of a router."""
+    return [
+        make("a", "", 0, 500, "gateway", service="gate", first_token_ns=300, request_model="m"),
+        make("b", "a", 10, 110, "safety", service="gate"),
+        make("c", "b", 15, 105, "call", service="gate", request_model="guard", **guard),
+        make("d", "c", 20, 100, "server", service="guard", model="guard-1", output_tokens=1, **guard),
+        make("e", "d", 25, 60, "prefill", service="guard"),
+        make("f", "a", 115, 485, "call", service="gate", first_token_ns=180),
+        make("g", "f", 118, 482, "router", service="route", first_token_ns=175),
+        make("h", "g", 120, 480, "call", service="route", first_token_ns=170),
+        make("i", "h", 130, 470, "server", service="engine", model="m-1", first_token_ns=150),
+        make("j", "i", 140, 270, "prefill", service="engine"),
+    ]
+
+
+def test_what_a_guardrail_asks_of_a_model_is_the_guardrails(make: Make, prompt: Prompt, parts: Parts) -> None:
+    row = prompt(*_guarded(make, finish_reason="length"))
+    times = {"gateway": 10 + 5 + 5, "post": 100, "network": 3 + 10 + 10 + 2, "router": 2 + 3}
+    assert parts(row) == times | {"prefill": 130, "unattributed": 20}
+    assert (row["model"], row["output_tokens"], row["finish_reason"]) == ("m-1", None, "")
+    assert (row["attempts"], row["ttft_engine_ns"], row["completeness"]) == (1, 150, 1)
+
+
+def test_a_guardrail_whose_model_failed_ends_no_prompt_and_is_no_attempt(
+    make: Make, prompt: Prompt, parts: Parts
+) -> None:
+    row = prompt(*_guarded(make, failed=True, error_type="ConnectError", http_status=503))
+    assert parts(row)["post"] == 100
+    assert (row["status"], row["error_type"], row["attempts"], row["retry_ns"]) == ("ok", "", 1, 0)
+
+
+def test_a_guardrail_around_the_prompts_own_call_leaves_it_its_time(make: Make, prompt: Prompt, parts: Parts) -> None:
+    row = prompt(
+        make("a", "", 0, 500, "gateway", service="gate", first_token_ns=300),
+        make("b", "a", 10, 490, "safety", service="gate"),
+        make("c", "b", 20, 480, "call", service="gate", first_token_ns=270),
+        make("d", "c", 30, 470, "server", service="engine", model="m-1", first_token_ns=250),
+        make("e", "d", 30, 270, "prefill", service="engine"),
+    )
+    assert parts(row) == {"gateway": 10, "post": 10 + 10, "network": 20, "prefill": 240, "unattributed": 10}
+    assert (row["model"], row["attempts"], row["ttft_engine_ns"]) == ("m-1", 1, 250)

@@ -19,7 +19,10 @@ Row = dict[str, Any]
 Make = Callable[..., Row]
 
 CONTAINERS = ("client", "call", "edge", "gateway", "router", "server", "inbound")
-INNER = ("dns", "tcp", "tls", "parse", "tokenize", "queue", "prefill", "decode", "detokenize", "stream", "load")
+INNER = (
+    "dns", "tcp", "tls", "parse", "tokenize", "queue", "prefill", "decode", "detokenize", "stream", "load",
+    "safety", "safety", "structure",
+)  # fmt: skip
 T0 = 1_700_000_000_000_000_000
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

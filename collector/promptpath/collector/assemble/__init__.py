@@ -117,5 +117,5 @@ def _prompts(
     first = delivery.find(loaded, grown, axis, tried, numbered, streams[0], cut_short)
     painted = breakdown.paint(loaded, grown, axis, tried, numbered, first)
     painted = drawing.redraw(painted, grown, axis, numbered, first)
-    found = tokens.deliveries(loaded, grown, numbered, np.asarray(tried.lost), columns)
+    found = tokens.deliveries(loaded, grown, numbered, tried.beside, columns)
     return prompts.build(batch, first, painted, found, streams, config, others, opened)

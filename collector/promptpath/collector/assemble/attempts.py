@@ -1,18 +1,22 @@
 """Calls of a prompt: which were answered, which were attempts that failed and were made again.
 
 An attempt is a call from a hop, or the span of another hop that a hop caused without a call span of its own. It is
-lost if it failed before its first token and the same hop then made another. What it held, and the back-off until the
-next one, belongs to the `router` part.
+lost if it failed before its first token and the same hop then made another, or if it was given up while another (a
+hedge) went on. What it held, and the back-off until the next one, belongs to the `router` part. An attempt that failed
+later, and that another one outlived, says nothing of how the prompt ended.
+
+What a guardrail asks of a model is no attempt at the prompt: it is the guardrail's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from promptpath.collector.assemble.climb import mark_above, outermost
+from promptpath.collector.assemble.climb import mark_above, nearest, outermost
 from promptpath.collector.assemble.clock import Axis
 from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.nodes import Nodes
@@ -37,6 +41,8 @@ from promptpath.semconv import Stage
 
 #: Stages that only an inference server has: under a call in one process they show that it was answered in that process.
 _ENGINE = stage_set(Stage.SERVER, Stage.QUEUE, Stage.TRANSFER, Stage.PREFILL, Stage.KV_TRANSFER, Stage.DECODE)
+#: Guardrails, and what else checks a prompt or its answer.
+_GUARD = stage_set(Stage.SAFETY, Stage.STRUCTURE)
 _SERVER = STAGE_CODE[Stage.SERVER]
 _FORWARD, _FORWARDED, _PREFILL, _DECODE = (ROLE_CODE[role] for role in (FORWARD, FORWARDED, PREFILL, DECODE))
 
@@ -46,7 +52,9 @@ class Attempts:
     """Calls of n nodes. answered: shape (n,), a call whose server left a span. lost: shape (n,), inside a lost attempt.
 
     over: shape (n,), for nodes inside lost attempts when that attempt was over, ns since the epoch on the prompt's
-    axis: its hop had gone on, whatever went on in it; far ahead for the others; None where nothing is lost. prepared:
+    axis: its hop had gone on, whatever went on in it; far ahead for the others; None where nothing is lost. recovered:
+    shape (n,), inside attempts cut short that another one outlived. guard: shape (n,), the stage of the guardrail for
+    which a node's hop was called, 0 for none. prepared:
     shape (n,), in a prefill worker, or its call, that worked for a decode worker of the same prompt (or would have,
     had the prompt not been cut short): what it says of its answer is not the prompt's. orphaned: shape (n,), those of
     them whose prompt was cut short before a decode worker took over: their first token was nobody's. made, calls,
@@ -58,6 +66,8 @@ class Attempts:
     answered: Bools
     lost: Bools
     over: Ints | None
+    recovered: Bools
+    guard: Ints
     prepared: Bools
     orphaned: Bools
     made: Ints
@@ -68,6 +78,24 @@ class Attempts:
     pause_start: Ints
     pause_end: Ints
 
+    @cached_property
+    def beside(self) -> Bools:
+        """Nodes of whom nothing is the prompt's answer: in lost attempts, in what guardrails called; shape (n,)."""
+        return self.lost | (self.guard > 0)
+
+
+@dataclass
+class _Lost:
+    """nodes, recovered, over: as in `Attempts`. first, following: lost attempts and the one made after each. servers:
+    attempts that failed or were given up on servers which a call reached beside others."""
+
+    nodes: Bools
+    recovered: Bools
+    over: Ints | None
+    first: Ints
+    following: Ints
+    servers: Ints
+
 
 def find(nodes: Nodes, tree: Tree, axis: Axis, columns: Columns) -> Attempts:
     """The attempts of all prompts. columns: of the span table."""
@@ -75,7 +103,12 @@ def find(nodes: Nodes, tree: Tree, axis: Axis, columns: Columns) -> Attempts:
     root = tree.prompt == nodes.own
     calls = IS_CALLER[tree.stage] & inside
     answered = _answered(nodes, tree, root)
-    lost, over, first_lost, following = _lost(nodes, tree, axis, calls, root)
+    cut_short = columns.filled("abort")[nodes.row]
+    cut_short[nodes.spans :] = False
+    cut_short |= nodes.failed
+    guard = _guards(tree, nodes.own, calls, root)
+    tried = _lost(nodes, tree, axis, calls & (guard == 0), root | (guard > 0), cut_short)
+    lost, first_lost, following = tried.nodes, tried.first, tried.following
     entry = tree.entry[tree.caller[first_lost]]
     pause_start = nodes.end[first_lost] + axis.shift[first_lost] - axis.shift[entry]
     pause_end = nodes.start[following] + axis.shift[following] - axis.shift[entry]
@@ -85,17 +118,17 @@ def find(nodes: Nodes, tree: Tree, axis: Axis, columns: Columns) -> Attempts:
     has_inner = np.zeros(len(nodes), dtype=np.bool_)
     has_inner[tree.caller[outer]] = True
     innermost = calls & ~has_inner
-    cut_short = columns.filled("abort")[nodes.row]
-    cut_short[nodes.spans :] = False
-    cut_short |= nodes.failed
-    made, prepared, orphaned = _made(nodes, tree, innermost, lost, cut_short)
-    forwarding = (nodes.role == _FORWARD) | (nodes.role == _FORWARDED)
+    made, prepared, orphaned = _made(nodes, tree, innermost, lost, guard > 0, cut_short)
+    np.add.at(made, tree.prompt[tried.servers], 1)
+    forwarding = ((nodes.role == _FORWARD) | (nodes.role == _FORWARDED)) & (guard == 0)
     if forwarding.any():
         made += _count(tree, _forwarded(nodes, tree, columns, np.flatnonzero(forwarding & inside), calls, answered))
     return Attempts(
         answered=answered,
         lost=lost,
-        over=over,
+        over=tried.over,
+        recovered=tried.recovered,
+        guard=guard,
         prepared=prepared,
         orphaned=orphaned,
         made=made,
@@ -121,30 +154,71 @@ def _answered(nodes: Nodes, tree: Tree, root: Bools) -> Bools:
     return mark_above(tree.parent, shows, through=within & ~is_entry)
 
 
-def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, root: Bools) -> tuple[Bools, Ints | None, Ints, Ints]:
-    """Nodes inside lost attempts, and when these were over; the lost attempts; the attempt that followed each."""
+def _guards(tree: Tree, own: Ints, calls: Bools, root: Bools) -> Ints:
+    """The stage of the guardrail for which each node's hop was called, 0 for none; shape (n,).
+
+    Where nobody else was called, the guardrail is around the prompt's own call, not beside it.
+    """
+    none = np.zeros(len(own), dtype=np.int64)
+    if not _GUARD[tree.stage].any():
+        return none
+    rail = nearest(tree.staged_parent, _GUARD[tree.stage])
+    asked = (rail != NONE) & (calls | (tree.entry == own))
+    up = np.where(root | (tree.prompt == NONE), NONE, tree.parent)
+    inside = nearest(np.where(asked, own, up), asked) != NONE
+    others = ((calls & ~root) | (tree.stage == _SERVER)) & (tree.prompt != NONE) & ~inside
+    inside &= (_count(tree, others) > 0)[tree.prompt]
+    return np.where(inside, tree.stage[rail], none)
+
+
+def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, never: Bools, cut_short: Bools) -> _Lost:
+    """Which attempts were lost or outlived. never: nodes that are no attempts."""
     above = np.where(tree.staged_parent == NONE, 0, tree.staged_parent)
-    bare = (tree.entry == nodes.own) & (tree.stage > 0) & (tree.staged_parent != NONE) & ~calls[above]
-    attempt = np.flatnonzero((calls | bare) & ~root & (tree.caller != NONE)).astype(np.int64)
-    # Only under a caller of which one failed can any be lost.
+    bare = (tree.entry == nodes.own) & (tree.stage > 0) & (tree.staged_parent != NONE)
+    attempt = np.flatnonzero((calls | bare) & ~never & (tree.caller != NONE)).astype(np.int64)
+    # Only under a caller of which one was cut short can any be lost.
     suspect = np.zeros(len(nodes), dtype=np.bool_)
-    suspect[tree.caller[attempt[nodes.failed[attempt]]]] = True
+    suspect[tree.caller[attempt[cut_short[attempt]]]] = True
     attempt = attempt[suspect[tree.caller[attempt]]]
-    order = attempt[order_by(tree.caller[attempt], nodes.start[attempt] + axis.shift[attempt])]
-    again = tree.caller[order][1:] == tree.caller[order][:-1]
-    gone = nodes.failed[order][:-1] & (nodes.first[order][:-1] == NO_NS) & again
-    first_lost, following = order[:-1][gone], order[1:][gone]
+    begun, ended = nodes.start + axis.shift, nodes.end + axis.shift
+    order = attempt[order_by(tree.caller[attempt], begun[attempt])]
+    survivor = _survivors(tree, order, begun, ended, cut_short)
+    silent = nodes.first[order] == NO_NS
+    outlived = cut_short[order] & (survivor != NONE)
+    outlived &= ended[survivor] >= ended[order]
+    again = np.zeros(len(order), dtype=np.bool_)
+    again[:-1] = tree.caller[order][1:] == tree.caller[order][:-1]
+    gone = silent & again & (nodes.failed[order] | outlived)
+    following = order[np.flatnonzero(gone) + 1]
+    given_up = gone | (silent & outlived)
+    first, of_call = order[given_up], order[(given_up | outlived) & calls[above[order]]]
     lost = np.zeros(len(nodes), dtype=np.bool_)
-    lost[first_lost] = True
+    recovered = lost.copy()
+    lost[first] = True
+    recovered[order[outlived]] = True
     over = None
-    if len(first_lost):
+    if len(first) or outlived.any():
         over = np.full(len(nodes), np.iinfo(np.int64).max, dtype=np.int64)
-        over[first_lost] = nodes.end[first_lost] + axis.shift[first_lost]
+        # From when the one that went on was there, the prompt was with that one.
+        until = np.where(outlived, np.maximum(begun[order], begun[survivor]), ended[order])
+        over[first] = np.minimum(ended[order], until)[given_up]
         for level in tree.levels[1:]:
-            level = level[(tree.prompt[level] != NONE) & ~root[level]]
+            level = level[(tree.prompt[level] != NONE) & (tree.prompt[level] != level)]
             lost[level] |= lost[tree.parent[level]]
+            recovered[level] |= recovered[tree.parent[level]]
             over[level] = np.minimum(over[level], over[tree.parent[level]])
-    return lost, over, first_lost, following
+    servers = of_call[(tree.stage[of_call] == _SERVER) & ~calls[of_call]]
+    return _Lost(lost, recovered, over, order[gone], following, servers)
+
+
+def _survivors(tree: Tree, attempt: Ints, begun: Ints, ended: Ints, cut_short: Bools) -> Ints:
+    """Of each attempt's caller the attempt that ended last and was not cut short, of several the one that began first;
+    -1 where all were. attempt: sorted by caller."""
+    whole = attempt[~cut_short[attempt]]
+    whole = whole[order_by(tree.caller[whole], ended[whole], -begun[whole])]
+    last = np.full(len(begun), NONE, dtype=np.int64)
+    last[tree.caller[whole]] = whole
+    return last[tree.caller[attempt]]
 
 
 def _forwarded(nodes: Nodes, tree: Tree, columns: Columns, relay: Ints, calls: Bools, answered: Bools) -> Bools:
@@ -163,7 +237,9 @@ def _forwarded(nodes: Nodes, tree: Tree, columns: Columns, relay: Ints, calls: B
     return made
 
 
-def _made(nodes: Nodes, tree: Tree, innermost: Bools, lost: Bools, cut_short: Bools) -> tuple[Ints, Bools, Bools]:
+def _made(
+    nodes: Nodes, tree: Tree, innermost: Bools, lost: Bools, guarding: Bools, cut_short: Bools
+) -> tuple[Ints, Bools, Bools]:
     """Calls of a deployment per prompt, at its root: calls that lead to no further relay, servers reached without a
     call. And which nodes are `prepared` and `orphaned`, as in `Attempts`.
 
@@ -185,7 +261,7 @@ def _made(nodes: Nodes, tree: Tree, innermost: Bools, lost: Bools, cut_short: Bo
         up = np.full(len(nodes), NONE, dtype=np.int64)
         up[inside] = tree.server[above[inside]]
         holder = np.where(holder == NONE, NONE, outermost(up)[holder])
-    attempt = (innermost & ~to_relay) | (is_server & ~called)
+    attempt = ((innermost & ~to_relay) | (is_server & ~called)) & ~guarding
     made = _count(tree, attempt)
     unit = np.where(holder == NONE, nodes.own, holder)
     unit = np.where((holder != NONE) & called[unit], above[unit], unit)

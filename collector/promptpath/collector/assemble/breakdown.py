@@ -210,10 +210,12 @@ def _highest(begin: Ints, end: Ints, cells: int) -> Ints:
 
 
 def _piece_stage(tree: Tree, attempts: Attempts, node: Ints) -> Ints:
-    """The stage of own time: transit or unattributed for calls, unattributed for servers, else the span's stage."""
+    """The stage of own time: transit or unattributed for calls, unattributed for servers, else the span's stage; the
+    guardrail's for whatever it called."""
     stage = tree.stage[node].copy()
     calls = IS_CALLER[stage]
     unexplained = (calls & ~attempts.answered[node]) | (stage == STAGE_CODE[Stage.SERVER])
     stage[calls] = STAGE_CODE[Stage.TRANSIT]
     stage[unexplained] = STAGE_CODE[Stage.UNATTRIBUTED]
-    return stage
+    guard = attempts.guard[node]
+    return np.where(guard > 0, guard, stage)

@@ -35,7 +35,8 @@ class Prompts:
     """The prompts of a batch, m of them: root node indices in canonical order, and `of`, shape (n,), node -> prompt,
     -1.
 
-    order: nodes inside prompts, sorted by prompt, then answering attempts before lost ones, then outermost first.
+    order: nodes inside prompts, sorted by prompt, then answering attempts before lost ones and what guardrails called,
+    then outermost first.
     """
 
     root: Ints
@@ -73,7 +74,7 @@ def prompts_of(nodes: Nodes, tree: Tree, attempts: Attempts, axis: Axis) -> Prom
     member = np.flatnonzero(of != NONE).astype(np.int64)
     mine = of[member]
     start = nodes.start[member] + axis.shift[member] - nodes.start[root][mine]
-    order = member[order_by(mine, attempts.lost[member].astype(np.int64), tree.depth[member], start)]
+    order = member[order_by(mine, attempts.beside[member].astype(np.int64), tree.depth[member], start)]
     return Prompts(root, of, order)
 
 
@@ -99,7 +100,7 @@ def find(
     or were given up: such a prefill made no token.
     """
     size, order, of = len(prompts), prompts.order, prompts.of
-    alive = ~attempts.lost
+    alive = ~attempts.beside
     root_start = nodes.start[prompts.root]
 
     def pick(valid: Bools) -> Ints:

@@ -110,15 +110,19 @@ class Batch:
             return np.empty(0, dtype=np.int64)
         return self.order[np.flatnonzero((self._says & np.uint32(1 << _SPARSE.index(name))) != 0)]
 
-    def first(self, name: str, *, of_answer: bool = False) -> Ints:
+    def first(self, name: str, *, of_answer: bool = False, of_end: bool = False) -> Ints:
         """The first span of each prompt that says something in a column of `_SPARSE`; shape (m,), -1 where none does.
 
-        of_answer: only spans that can speak of the prompt's answer, not those of a prefill worker.
+        What guardrails called says nothing of the prompt. of_end: nor does an attempt that another one outlived.
+        of_answer: nor does a prefill worker.
         """
         result = np.full(len(self.prompts), NONE, dtype=np.int64)
         node = self.saying(name)
+        if of_answer or of_end:
+            node = node[~self.attempts.recovered[node]]
         if of_answer:
             node = node[~self.attempts.prepared[node]]
+        node = node[self.attempts.guard[node] == 0]
         if len(node):
             prompt = self.prompts.of[node]
             at = firsts(prompt)
@@ -288,12 +292,12 @@ def _models(batch: Batch, first: FirstTokens, columns: dict[str, pa.Array]) -> N
 
 def _evidence(batch: Batch) -> status.Evidence:
     root = batch.prompts.root
-    alive = ~batch.attempts.lost
+    alive = ~(batch.attempts.beside | batch.attempts.recovered)
     failed = batch.nodes.failed
 
     def outermost(name: str, *, of_answer: bool = False) -> Ints:
         # Lost attempts stand last in a prompt's order: where the first is one, all are.
-        node = batch.first(name, of_answer=of_answer)
+        node = batch.first(name, of_answer=of_answer, of_end=True)
         return np.where((node != NONE) & alive[node], node, NONE)
 
     def both(name: str) -> tuple[Ints, Ints, list[str]]:
@@ -359,7 +363,7 @@ def _of_all_choices(batch: Batch, outermost: Ints) -> Ints:
     if not named.any():
         return outermost
     values, known = batch.ints("output_tokens")
-    node = np.flatnonzero(named & known & (prompts.of != NONE) & ~batch.attempts.lost)
+    node = np.flatnonzero(named & known & (prompts.of != NONE) & ~batch.attempts.beside)
     # Only spans of the request id that the outermost engine span has, and only where that span's own count is the
     # prompt's.
     outer = batch.pick(named & known)
@@ -371,14 +375,14 @@ def _of_all_choices(batch: Batch, outermost: Ints) -> Ints:
 
 def _decode_ns(batch: Batch) -> Ints:
     """Duration of the engine's decode, first to last token; NO_NS without one. Shape (m,)."""
-    node = batch.pick((batch.tree.stage == STAGE_CODE[Stage.DECODE]) & ~batch.attempts.lost)
+    node = batch.pick((batch.tree.stage == STAGE_CODE[Stage.DECODE]) & ~batch.attempts.beside)
     return np.where(node == NONE, NO_NS, batch.nodes.end[node] - batch.nodes.start[node])
 
 
 def _first_byte(batch: Batch) -> Ints:
     """First byte or headers as the outermost hop that tells saw them, from the root's start; NO_NS if nobody tells."""
     node = batch.first("first_byte_ns")
-    node[batch.attempts.lost[node]] = NONE
+    node[batch.attempts.beside[node]] = NONE
     values = batch.int_at("first_byte_ns", node, 0)
     at = batch.nodes.start[node] + batch.axis.shift[node] - batch.nodes.start[batch.prompts.root]
     return np.where(node == NONE, NO_NS, at + values)
