@@ -29,6 +29,7 @@ _COMMANDS = {
     "assemble": "promptpath.cli.assemble:assemble",
     "rules": "promptpath.cli.rules:rules",
     "tokens": "promptpath.cli.tokens:tokens",
+    "storage": "promptpath.cli.storage:storage",
     "simulate": "promptpath.cli.simulate:simulate",
     "doctor": "promptpath.cli.doctor:doctor",
     "bench": "promptpath.cli.bench:bench",

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from promptpath.cli.extras import need
-from promptpath.cli.options import command, option, rules_option
+from promptpath.cli.options import command, option, retention_option, rules_option
 from promptpath.cli.stack import receiver_options
 
 
@@ -30,6 +30,7 @@ from promptpath.cli.stack import receiver_options
     show_default=False,
     help="A file of tokens (see: promptpath tokens); without it everyone who reaches a port may use it.",
 )
+@retention_option
 @option("--max-body-bytes", type=click.IntRange(1), default=64 << 20, help="The largest request, decompressed.")
 def collector(
     storage: str | None,
@@ -41,6 +42,7 @@ def collector(
     grace_s: float,
     rules: Path | None,
     tokens: Path | None,
+    ttl: dict[str, int],
     max_body_bytes: int,
 ) -> None:
     """Receives OTLP, stores it, and turns it into prompts.
@@ -50,6 +52,7 @@ def collector(
     need("collector", "collector")
     from promptpath.collector.service import Collector, CollectorConfig
     from promptpath.storage.connection import DEFAULT_URL
+    from promptpath.storage.urls import redacted
 
     config = CollectorConfig(
         storage=storage or DEFAULT_URL,
@@ -58,6 +61,7 @@ def collector(
         grpc_port=grpc_port,
         sql_port=sql_port,
         journal=journal,
+        retention=ttl,
         max_body_bytes=max_body_bytes,
         grace_s=grace_s,
         rules=rules,
@@ -67,6 +71,7 @@ def collector(
 
     def ready(running: Collector) -> None:
         at = running.ports
-        click.echo(f"OTLP/HTTP  http://{host}:{at.http}\nOTLP/gRPC  {host}:{at.grpc}\nSQL        {running.sql_url}")
+        sql = redacted(running.sql_url)
+        click.echo(f"OTLP/HTTP  http://{host}:{at.http}\nOTLP/gRPC  {host}:{at.grpc}\nSQL        {sql}")
 
     Collector(config).run(ready)

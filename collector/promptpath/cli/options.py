@@ -75,6 +75,34 @@ def rules_option(function: _F) -> _F:
     )(function)
 
 
+class _Retention(click.ParamType[dict[str, int]]):
+    """`TABLE=DURATION,...` as seconds by table."""
+
+    name = "retention"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, int]:
+        from promptpath.storage.errors import StorageError
+        from promptpath.storage.retention import parse_retention
+
+        try:
+            return value if isinstance(value, dict) else parse_retention(str(value))
+        except StorageError as failure:
+            self.fail(str(failure), param, ctx)
+
+
+def retention_option(function: _F) -> _F:
+    """`--ttl`, of whatever decides how long a store keeps its rows."""
+    return option(
+        "--ttl",
+        type=_Retention(),
+        multiple=True,
+        callback=lambda _ctx, _param, values: {name: s for value in values for name, s in value.items()},
+        metavar="TABLE=DURATION",
+        show_default="otel_traces, otel_logs, otel_metrics 30d; prompts, clock_offsets, alerts 365d; the rest for ever",
+        help="How long a table keeps its rows, as in otel_traces=7d,prompts=0 (0: for ever).",
+    )(function)
+
+
 def format_option(*formats: str) -> Callable[[_F], _F]:
     """`--format`, of a command that prints data; the first is the default."""
     return option("--format", "output", type=click.Choice(formats), default=formats[0], help="How to print it.")
@@ -90,7 +118,7 @@ def _read_config(ctx: click.Context, _param: click.Parameter, value: Path | None
     assert isinstance(root, click.Group)
     values = load(path, known_keys(root, ctx))
     ctx.default_map = {
-        parameter.name: values[key]
+        parameter.name: [values[key]] if parameter.multiple else values[key]
         for parameter in ctx.command.params
         if parameter.name is not None and (key := _key_of(parameter)) in values
     }
@@ -106,6 +134,9 @@ def known_keys(root: click.Group, ctx: click.Context) -> dict[str, click.Paramet
     keys: dict[str, click.Parameter] = {}
     for name in root.list_commands(ctx):
         found = root.get_command(ctx, name)
+        if isinstance(found, click.Group):
+            for key, parameter in known_keys(found, ctx).items():
+                keys.setdefault(key, parameter)
         for parameter in found.params if found is not None else ():
             if (key := _key_of(parameter)) not in ("", "config"):
                 keys.setdefault(key, parameter)

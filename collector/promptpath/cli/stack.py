@@ -13,7 +13,7 @@ import click
 
 from promptpath.cli import dashboard, ports
 from promptpath.cli.errors import Wrong
-from promptpath.cli.options import default_env, option, storage_option
+from promptpath.cli.options import option, storage_option
 from promptpath.cli.processes import ChildDied, Children, answers_http, sigterm_as_ctrl_c
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -116,9 +116,8 @@ def launch(children: Children, options: StackOptions) -> None:
     argv += ["--http-port", str(options.http_port), "--grpc-port", str(options.grpc_port)]
     if not options.on_server:
         argv += ["--sql-port", str(options.sql_port)]
-    if options.storage is not None:
-        argv += ["--storage", options.storage]
-    children.start("collector", argv, default_env())
+    # Its URL may hold a password, which everyone on this machine could read among its arguments.
+    children.start("collector", argv, dashboard.environment(options.storage))
     children.start(
         "dashboard", dashboard.argv(options.host, options.dashboard_port), dashboard.environment(options.sql_url)
     )

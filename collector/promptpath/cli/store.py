@@ -17,7 +17,22 @@ def writable(storage: str | None) -> Iterator[Any]:
     Raises:
         Wrong: a collector owns the embedded store.
     """
-    from promptpath.storage import DEFAULT_URL, connect, data_dir, migrate, owner
+    from promptpath.storage import migrate
+    from promptpath.storage.connection import cluster_of
+
+    with opened(storage) as client:
+        migrate(client, cluster=cluster_of(storage))
+        yield client
+
+
+@contextmanager
+def opened(storage: str | None) -> Iterator[Any]:
+    """A client that may write, of a store as it is.
+
+    Raises:
+        Wrong: a collector owns the embedded store.
+    """
+    from promptpath.storage import DEFAULT_URL, connect, data_dir, owner
 
     url = storage or DEFAULT_URL
     directory = data_dir(url)
@@ -29,7 +44,6 @@ def writable(storage: str | None) -> Iterator[Any]:
             )
     client = connect(url)
     try:
-        migrate(client)
         yield client
     finally:
         client.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -28,7 +28,9 @@ from promptpath.collector.sql_engine import SqlEngine
 from promptpath.collector.sql_settings import SqlLimits
 from promptpath.collector.writer import Writer
 from promptpath.storage import DEFAULT_URL, client_factory, connect, data_dir, migrate, owner
-from promptpath.storage.urls import DATABASE, default_dir
+from promptpath.storage.connection import cluster_of
+from promptpath.storage.retention import apply_retention
+from promptpath.storage.urls import DATABASE, default_dir, redacted
 
 if TYPE_CHECKING:
     import socket
@@ -47,6 +49,7 @@ class CollectorConfig:
     quiet seconds before a prompt is assembled. `rules`: a directory of the user's rule files. `tokens`: a file of
     tokens, without which everyone who reaches a port may use it. `drain_s`: how long a stop may take to store what the
     journal holds; the rest is stored by the next start. `sql_limits`: what one query at the SQL endpoint may take.
+    `retention`: seconds that tables keep their rows for, over `storage.retention.DEFAULTS_S`.
     """
 
     storage: str = DEFAULT_URL
@@ -61,6 +64,7 @@ class CollectorConfig:
     tokens: Path | None = None
     assemble: bool = True
     drain_s: float = 10.0
+    retention: Mapping[str, int] = field(default_factory=dict)
     journal_limits: JournalLimits = field(default_factory=JournalLimits)
     sql_limits: SqlLimits = field(default_factory=SqlLimits)
 
@@ -178,7 +182,8 @@ class Collector:
         self._ports = Ports(port_of(http_socket), grpc_port, port_of(sql_socket) if sql_socket is not None else None)
         if claim is not None:
             claim.publish(self._owner_url())
-        _log.info("collecting: OTLP/HTTP on %d, OTLP/gRPC on %d, SQL at %s", self.ports.http, grpc_port, self.sql_url)
+        sql = redacted(self.sql_url)
+        _log.info("collecting: OTLP/HTTP on %d, OTLP/gRPC on %d, SQL at %s", self.ports.http, grpc_port, sql)
 
     def _owner_url(self) -> str:
         """`sql_url` for this machine's owner of the store, with a token of its own where tokens are asked for."""
@@ -194,8 +199,10 @@ class Collector:
     def _open_store(self) -> Any:
         client = connect(self.config.storage)
         try:
-            for migration in migrate(client):
+            cluster = cluster_of(self.config.storage)
+            for migration in migrate(client, cluster=cluster):
                 _log.info("storage: applied migration %04d %s", migration.version, migration.name)
+            apply_retention(client, self.config.retention, cluster=cluster)
         except BaseException:
             client.close()
             raise

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from promptpath.storage import engine, owner
+from promptpath.storage.cluster import CLUSTER_SETTINGS, create_database
 from promptpath.storage.errors import StorageError, reason
 from promptpath.storage.limits import OUTPUT_SETTINGS, reader_settings
 from promptpath.storage.urls import EmbeddedUrl, ServerUrl, default_dir, parse
@@ -36,9 +37,11 @@ def connect(
 
     Args:
         url: `chdb:///directory` (default: `chdb://` and the user's data directory) or
-            `clickhouse://user:password@host:port/database?secure=1`.
+            `clickhouse://user:password@host:port,host:port/database?secure=1`, where any of several hosts that hold the
+            same data may answer.
         readonly: apply the bounds of `limits.READER_LIMITS` and allow reading only. Such a client takes no settings
-            with a query: give them here.
+            with a query: give them here. Of an embedded store that this process opens itself, `readonly` refuses writes
+            and bounds queries; it does not keep the caller from files that this process may read (decision 0005).
         settings: ClickHouse settings of the session; with `readonly` they change the bounds.
         engine_options: options of the embedded engine such as `mark_cache_size`, `max_server_memory_usage` (bytes).
 
@@ -56,6 +59,12 @@ def connect(
 def client_factory(url: str | None = None, *, engine_options: Mapping[str, Any] | None = None) -> ClientFactory:
     """A factory of clients of one store, for programs with several threads."""
     return partial(connect, url, engine_options=engine_options)
+
+
+def cluster_of(url: str | None = None) -> str:
+    """The cluster that a storage URL names; empty for none."""
+    target = parse(url) if url is not None else None
+    return target.cluster if isinstance(target, ServerUrl) else ""
 
 
 def data_dir(url: str | None = None) -> Path | None:
@@ -99,17 +108,25 @@ def _server(target: ServerUrl, *, readonly: bool, settings: Mapping[str, Any] | 
         raise StorageError(f"storage needs {error.name}: pip install 'promptpath[collector]'") from error
     # Without a handler its warnings would go to stderr, beside the error that is raised for the same reason.
     logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
+    if target.cluster:
+        settings = {**CLUSTER_SETTINGS, **(settings or {})}
     applied = reader_settings(settings) if readonly else {**OUTPUT_SETTINGS, **(settings or {})}
+    host, port = target.hosts[0]
+    options: dict[str, Any] = dict(target.options)
+    if len(target.hosts) > 1:
+        from promptpath.storage.failover import pool_for
+
+        options["pool_mgr"] = pool_for(target.hosts, options)
     open_one = partial(
         clickhouse_connect.get_client,
-        host=target.host,
-        port=target.port,
+        host=host,
+        port=port,
         username=target.username,
         password=target.password,
         settings=applied,
         # A session would allow one query at a time over all threads and outlive an error.
         autogenerate_session_id=False,
-        **cast(dict[str, Any], dict(target.options)),
+        **options,
     )
     try:
         try:
@@ -118,7 +135,7 @@ def _server(target: ServerUrl, *, readonly: bool, settings: Mapping[str, Any] | 
             if readonly or "UNKNOWN_DATABASE" not in str(error):
                 raise
             first = open_one()
-            first.command(f"CREATE DATABASE IF NOT EXISTS {target.database}")
+            first.command(create_database(target.database, target.cluster))
             first.close()
             client = open_one(database=target.database)
     except (ClickHouseError, OSError) as error:

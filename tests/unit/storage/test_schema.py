@@ -20,7 +20,8 @@ def test_numbered_without_gaps_and_expanded() -> None:
         for statement in migration.statements:
             assert "{{" not in statement
             assert re.match(
-                r"(CREATE (TABLE|VIEW|OR REPLACE VIEW|MATERIALIZED VIEW)|ALTER TABLE \w+ ADD COLUMN IF NOT EXISTS) ",
+                r"(CREATE (TABLE|VIEW|OR REPLACE VIEW|MATERIALIZED VIEW)"
+                r"|ALTER TABLE \w+ (ADD COLUMN IF NOT EXISTS|MODIFY (COLUMN|QUERY)))\s",
                 statement,
             ), statement[:80]
 

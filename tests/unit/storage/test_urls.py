@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 
 import pytest
 
 from promptpath.storage import StorageError, connect, data_dir
-from promptpath.storage.urls import EmbeddedUrl, ServerUrl, default_dir, parse
+from promptpath.storage.urls import EmbeddedUrl, ServerUrl, default_dir, parse, redacted
 
 
 def test_embedded_url() -> None:
@@ -16,8 +17,7 @@ def test_embedded_url() -> None:
 
 def test_server_url_with_everything() -> None:
     assert parse("clickhouse://me:p%40ss@db.example:9443/prod?secure=1&connect_timeout=5") == ServerUrl(
-        host="db.example",
-        port=9443,
+        hosts=(("db.example", 9443),),
         database="prod",
         username="me",
         password="p@ss",
@@ -32,7 +32,7 @@ def test_server_url_with_everything() -> None:
 def test_server_port_follows_encryption(url: str, port: int) -> None:
     target = parse(url)
     assert isinstance(target, ServerUrl)
-    assert (target.port, target.database, target.username) == (port, "promptpath", "default")
+    assert (target.hosts, target.database, target.username) == ((("h", port),), "promptpath", "default")
 
 
 def test_password_is_never_shown() -> None:
@@ -73,3 +73,42 @@ def test_default_directory_respects_xdg(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_dir() == tmp_path / ".local/share/promptpath"
     assert data_dir("clickhouse://h") is None
+
+
+def test_several_hosts() -> None:
+    target = parse("clickhouse://me:p@h1:9000,h2,[::1]:8124/prod?cluster={cluster}")
+    assert isinstance(target, ServerUrl)
+    assert target.hosts == (("h1", 9000), ("h2", 8123), ("::1", 8124))
+    assert (target.cluster, target.options) == ("{cluster}", ())
+    assert target.shown == "h1:9000,h2:8123,[::1]:8124/prod"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "clickhouse://me:s3cret@h:99999",
+        "clickhouse://me:s3cret@",
+        "clickhouse://me:s3cret@h/da-ta",
+        "clickhouse://me:s3cret@h,,h2/x",
+        "clickhouse://me:s3cret@h?colour=red",
+        "clickhouse://me:s3cret@[::1/x",
+        "clickhouse://me:s3cret/x@h y/x",
+        "clickhouse://me:s3cret@h?cluster=a'b",
+        "clickhouse://me:s3cret@h?ca_cert=/nowhere/ca.pem",
+        "postgres://me:s3cret@h/x",
+        "chdb://me:s3cret@h/x",
+    ],
+)
+def test_no_error_shows_a_password(url: str) -> None:
+    with pytest.raises(StorageError) as caught:
+        connect(url)
+    shown = "".join(traceback.format_exception(caught.value)).replace(repr(url), "").replace(url, "")
+    assert "s3cret" not in str(caught.value)
+    assert "s3cret" not in shown
+
+
+def test_a_url_is_shown_without_its_password() -> None:
+    assert redacted("clickhouse://me:p@ss/w@h1,h2/x?secure=1") == "clickhouse://me:***@h1,h2/x?secure=1"
+    assert redacted("clickhouse://h/x") == "clickhouse://h/x"
+    assert redacted("chdb:///var/a:b@c") == "chdb:///var/a:b@c"
+    assert "p@ss" not in repr(parse("clickhouse://me:p@ss@h"))
