@@ -31,6 +31,21 @@ def test_order_by_of_unsigned_words_and_of_many_ties() -> None:
         assert np.array_equal(sorting.order_by(*keys), np.lexsort(keys[::-1]))
 
 
+@pytest.mark.parametrize("group_size", [1, 3, 40, 300, 20_000])
+@pytest.mark.parametrize("shuffled", [0, 5, 20_000])
+def test_order_by_of_groups_that_stand_together(group_size: int, shuffled: int) -> None:
+    """What is nearly in order takes another way than what is not; some groups are larger than that way's blocks."""
+    rng = np.random.default_rng(group_size + shuffled)
+    size = 20_000 + 77
+    group = np.arange(size) // group_size
+    swapped = rng.integers(0, size, shuffled)
+    group[np.sort(swapped)] = group[swapped]
+    keys = [group, rng.integers(0, 50, size)]
+    assert np.array_equal(sorting.order_by(*keys), np.lexsort(keys[::-1]))
+    wide = [group, rng.integers(-(2**62), 2**62, size), rng.integers(0, 3, size)]
+    assert np.array_equal(sorting.order_by(*wide), np.lexsort(wide[::-1]))
+
+
 @given(data=st.data(), size=st.integers(1, 60))
 def test_find_is_a_dictionary(data: st.DataObject, size: int) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))

@@ -19,6 +19,8 @@ _WORD_BITS: Final = 64
 _GLANCE: Final = 256
 #: Fewer bits of a key than this are left to the comparison of what is equal without them.
 _WORTH_BITS: Final = 8
+#: Words that are sorted at once: the most for which NumPy has a sorting network.
+_BLOCK: Final = 256
 #: Odd, without pattern: multiplying by them spreads ids over the high bits.
 _SPREAD: Final = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 #: After so many steps along a hash table the rest is looked up by sorting: keys made to collide cost no more than that.
@@ -61,10 +63,33 @@ def order_by(*keys: Key) -> Ints:
         order = np.arange(size, dtype=np.int64)
     else:
         word = (word << np.uint64(index_bits)) | np.arange(size, dtype=np.uint64)
-        word.sort()
+        _sort(word)
         order = (word & np.uint64((1 << index_bits) - 1)).view(np.int64)
         word >>= np.uint64(index_bits)
     return _settle(order, word, rest) if rest else order
+
+
+def _sort(word: Words) -> None:
+    """Sorts in place; faster than `word.sort()` where words stand near where they belong, as those of one group do
+    when the groups are in order.
+
+    Blocks are sorted, then blocks between them: what is no further from its place than half a block is where it
+    belongs. A block takes a sorting network and a few ns a word; one sort of all takes several times that, and on some
+    processors (AMD Zen 4, whose AVX-512 stores are slow) twenty times.
+    """
+    if len(word) > 2 * _BLOCK:
+        sample = word[::_BLOCK]
+        if 8 * np.count_nonzero(sample[1:] < sample[:-1]) > len(sample):
+            word.sort()
+            return
+        for begin in (0, _BLOCK // 2):
+            end = begin + (len(word) - begin) // _BLOCK * _BLOCK
+            word[begin:end].reshape(-1, _BLOCK).sort(axis=1)
+            word[end:].sort()
+        if _ascending(word):
+            return
+    # Merges what is in order already.
+    word.sort(kind="stable")
 
 
 def _ascending(word: Words) -> bool:
