@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from promptpath.collector.assemble.ragged import array_of, codes_of, known
+from promptpath.collector.assemble.ragged import array_of, bools_of, codes_of, known, raw_of
 from promptpath.collector.assemble.schema import Bools, Ints
 from promptpath.collector.assemble.texts import filled, sparse_codes_of
 
@@ -25,6 +25,9 @@ class Columns:
         self._known: dict[str, Bools] = {}
         self._filled: dict[str, Bools] = {}
         self._coded: dict[str, tuple[npt.NDArray[np.signedinteger[Any]], list[str]]] = {}
+        self._words: dict[str, pa.Array] = {}
+        self._raw: dict[str, npt.NDArray[Any]] = {}
+        self._true: dict[str, Bools] = {}
         self._ranked: dict[str, tuple[Ints, list[str]]] = {}
 
     def __getitem__(self, name: str) -> pa.Array:
@@ -72,6 +75,24 @@ class Columns:
         if name not in self._coded:
             self._coded[name] = sparse_codes_of(self[name])
         return self._coded[name]
+
+    def words(self, name: str) -> pa.Array:
+        """The texts that the codes of `coded` stand for."""
+        if name not in self._words:
+            self._words[name] = pa.array(self.coded(name)[1], type=pa.string())
+        return self._words[name]
+
+    def raw(self, name: str) -> npt.NDArray[Any]:
+        """A column of numbers as it lies in memory: anything where it is not `known`."""
+        if name not in self._raw:
+            self._raw[name] = raw_of(self[name])
+        return self._raw[name]
+
+    def true(self, name: str) -> Bools:
+        """Where a column of booleans is true."""
+        if name not in self._true:
+            self._true[name] = bools_of(self[name])
+        return self._true[name]
 
     def ranked(self, name: str) -> tuple[Ints, list[str]]:
         """All texts of a column of lists as codes that sort as the texts do, and the texts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -21,10 +21,8 @@ from promptpath.collector.assemble.keys import JOINED_BY
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import (
     NONE,
-    bools_of,
     first_of_group,
     firsts,
-    ints_of,
     list_array,
     nullable,
     take_texts,
@@ -46,6 +44,9 @@ from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage, Status
 
 _ABORTED: Final = (Status.CLIENT_ABORT, Status.SERVER_ABORT, Status.TIMEOUT)
+_STATUSES: Final = pa.array(status.STATUS_NAMES)
+_SOURCES: Final = pa.array(SOURCES)
+_JOINED_BY: Final = pa.array(JOINED_BY)
 _UINT16_MAX: Final = 0xFFFF
 #: Columns that few spans say something in, of which a prompt has what its first such span says.
 _SPARSE: Final = (
@@ -83,6 +84,8 @@ class Batch:
     axis: Axis
     attempts: Attempts
     prompts: Prompts
+    _firsts: dict[tuple[str, bool, bool], Ints] = field(default_factory=dict)
+    _mutes: list[bool] | None = None
 
     @cached_property
     def order(self) -> Ints:
@@ -112,22 +115,31 @@ class Batch:
 
     def first(self, name: str, *, of_answer: bool = False, of_end: bool = False) -> Ints:
         """The first span of each prompt that says something in a column of `_SPARSE`; shape (m,), -1 where none does.
+        Not to be changed.
 
         What guardrails called says nothing of the prompt. of_end: nor does an attempt that another one outlived.
         of_answer: nor does a prefill worker.
         """
-        result = np.full(len(self.prompts), NONE, dtype=np.int64)
-        node = self.saying(name)
-        if of_answer or of_end:
-            node = node[~self.attempts.recovered[node]]
-        if of_answer:
-            node = node[~self.attempts.prepared[node]]
-        node = node[self.attempts.guard[node] == 0]
-        if len(node):
-            prompt = self.prompts.of[node]
-            at = firsts(prompt)
-            result[prompt[at]] = node[at]
-        return result
+        key = (name, of_answer, of_end)
+        if key not in self._firsts:
+            result = np.full(len(self.prompts), NONE, dtype=np.int64)
+            node = self.saying(name)
+            for mute in self._mute(of_answer, of_end):
+                node = node[~mute[node]]
+            if len(node):
+                prompt = self.prompts.of[node]
+                at = firsts(prompt)
+                result[prompt[at]] = node[at]
+            self._firsts[key] = result
+        return self._firsts[key]
+
+    def _mute(self, of_answer: bool, of_end: bool) -> list[Bools]:
+        """Which nodes `first` does not ask."""
+        tried = self.attempts
+        told = (tried.recovered, of_answer or of_end), (tried.prepared, of_answer), (tried.guard != 0, True)
+        if self._mutes is None:
+            self._mutes = [bool(mute.any()) for mute, _ in told]
+        return [mute for (mute, asked), some in zip(told, self._mutes, strict=True) if asked and some]
 
     def column(self, name: str) -> pa.Array:
         return self.columns[name]
@@ -140,7 +152,7 @@ class Batch:
         """An integer column of the n nodes and where it is known; parts of spans know nothing."""
         known = self.columns.known(name)[self.nodes.row]
         known[self.nodes.spans :] = False
-        return ints_of(self.column(name).take(pa.array(self.nodes.row)), 0), known
+        return np.where(known, self.columns.raw(name)[self.nodes.row], 0), known
 
     def outermost_int(self, name: str) -> Ints:
         """Of each prompt the outermost known value, -1 where none."""
@@ -148,7 +160,9 @@ class Batch:
 
     def int_at(self, name: str, node: Ints, missing: int) -> Ints:
         """A column's values at spans, `missing` where the span is -1 or knows none."""
-        return ints_of(self.column(name).take(pa.array(self.rows(node), mask=node == NONE)), missing)
+        row = self.rows(node)
+        known = (node != NONE) & self.columns.known(name)[row]
+        return np.where(known, self.columns.raw(name)[row], missing)
 
     def coded(self, name: str) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
         """A text column by row of the table, as codes into a list whose first entry is ''."""
@@ -161,7 +175,8 @@ class Batch:
 
     def outermost_text(self, name: str) -> pa.Array:
         """Of each prompt the outermost text that is not empty, else ''."""
-        return take_texts(self.column(name), self.rows(self.first(name, of_answer=True)))
+        code = self.code_at(name, self.first(name, of_answer=True))
+        return self.columns.words(name).take(pa.array(code))
 
     def sums(self, name: str) -> Ints:
         """Sum over each prompt's spans that know a value; -1 where none does."""
@@ -178,7 +193,7 @@ def not_streaming(batch: Batch) -> tuple[Bools, Bools]:
     Embeddings come in one piece, whatever is said.
     """
     node = batch.first("streaming")
-    says = bools_of(batch.column("streaming").take(pa.array(batch.nodes.row[node])))
+    says = batch.columns.true("streaming")[batch.nodes.row[node]]
     _, names = batch.coded("operation")
     code = batch.code_at("operation", batch.first("operation"))
     whole = np.array([name == "embeddings" for name in names])[code]
@@ -217,22 +232,24 @@ def build(
     ids = take_ids(nodes.span_ids, nodes.owner[root])
     columns |= {"prompt_id": ids, "root_span_id": ids}
     columns["trace_id"] = take_texts(batch.column("trace_id"), nodes.row[root])
-    columns["start_time"] = pa.array(nodes.start[root]).cast(PROMPT_SCHEMA.field("start_time").type)
-    columns["end_time"] = pa.array(nodes.start[root] + first.end).cast(PROMPT_SCHEMA.field("end_time").type)
+    everywhere = np.ones(size, dtype=np.bool_)
+    start = nodes.start[root]
+    for name, at in (("start_time", start), ("end_time", start + first.end)):
+        columns[name] = nullable(at, everywhere, PROMPT_SCHEMA.field(name).type)
     for name in ("tenant", "operation", "finish_reason"):
         columns[name] = batch.outermost_text(name)
-    columns["service"] = take_texts(batch.column("service"), nodes.row[root])
+    columns["service"] = pa.array(nodes.service_names, type=pa.string()).take(pa.array(nodes.service[root]))
     _models(batch, first, columns)
 
     ended = status.endings(_evidence(batch))
-    columns["status"] = pa.array(status.STATUS_NAMES).take(pa.array(ended.status))
+    columns["status"] = _STATUSES.take(pa.array(ended.status))
     columns["error_type"] = _error_types(batch, ended)
     saw_above = (first.source > 0) & (first.source != SOURCES.index("engine"))
     columns["streaming"] = nullable(streams[1] | saw_above, streams[0] | streams[1] | saw_above, pa.bool_())
 
     output = _tokens(batch, found, ended.status, columns)
     ints("ttft_ns", first.ttft)
-    columns["ttft_source"] = pa.array(SOURCES).take(pa.array(first.source))
+    columns["ttft_source"] = _SOURCES.take(pa.array(first.source))
     ints("ttft_engine_ns", first.engine)
     ints("e2e_ns", first.end)
     # Usage counts all choices, deliveries are of the one that came first.
@@ -246,11 +263,11 @@ def build(
     for index, part in enumerate(PARTS):
         ints(f"ttft_{part}_ns", np.where(first.ttft == NO_NS, NO_NS, painted.parts[:, index]))
     columns |= segments.build(nodes, tree, prompts, first, painted)
-    columns["gaps_us"] = list_array(found.prompt, pa.array(found.gaps_us).cast(pa.uint32()), size)
+    columns["gaps_us"] = list_array(found.prompt, pa.array(found.gaps_us.astype(np.uint32)), size)
     deliveries = np.minimum(found.tokens, _UINT16_MAX)
-    columns["gap_tokens"] = list_array(found.prompt, pa.array(deliveries).cast(pa.uint16()), size)
+    columns["gap_tokens"] = list_array(found.prompt, pa.array(deliveries.astype(np.uint16)), size)
     ints("first_tokens", found.first_tokens, -1)
-    columns["gaps_source"] = pa.array(SOURCES).take(pa.array(found.source))
+    columns["gaps_source"] = _SOURCES.take(pa.array(found.source))
     ints("first_byte_ns", _first_byte(batch))
     ints("retry_ns", painted.retry)
     columns |= hops.build(nodes, tree, batch.axis, prompts, batch.columns)
@@ -263,15 +280,14 @@ def build(
     joined = np.zeros(size, dtype=np.int64)
     some = prompts.order[tree.joined[prompts.order] > 0]
     np.maximum.at(joined, prompts.of[some], tree.joined[some])
-    columns["joined_by"] = pa.array(JOINED_BY).take(pa.array(joined))
+    columns["joined_by"] = _JOINED_BY.take(pa.array(joined))
     calls, answered = batch.attempts.calls[root], batch.attempts.calls_answered[root]
     columns["completeness"] = nullable(answered / np.maximum(calls, 1), calls > 0, pa.float32())
     _agents(batch, columns)
     _cost(batch, columns)
     columns["energy_j"] = pa.nulls(size, pa.float64())
-    columns["assembled_at"] = pa.array(np.full(size, config.assembled_at_ns)).cast(
-        PROMPT_SCHEMA.field("assembled_at").type
-    )
+    now = np.full(size, config.assembled_at_ns)
+    columns["assembled_at"] = nullable(now, everywhere, PROMPT_SCHEMA.field("assembled_at").type)
     columns["joined_traces"] = _joined_traces(batch)
     columns |= stalls.build(nodes, tree, batch.axis, prompts, first, found, late.stalled, batch.columns, others, opened)
     return pa.table([columns[name] for name in PROMPT_SCHEMA.names], schema=PROMPT_SCHEMA)
@@ -284,7 +300,7 @@ def _models(batch: Batch, first: FirstTokens, columns: dict[str, pa.Array]) -> N
     request = batch.code_at("request_model", batch.first("request_model"))
     engine = batch.code_at("request_model", first.server)
     model = batch.code_at("model", batch.first("model"))
-    columns["request_model"] = pa.array(names).take(pa.array(request))
+    columns["request_model"] = batch.columns.words("request_model").take(pa.array(request))
     both = pa.array([*answered_names, *names])
     fallback = np.where(engine > 0, engine, request) + len(answered_names)
     columns["model"] = both.take(pa.array(np.where(model > 0, model, fallback)))
@@ -382,7 +398,7 @@ def _decode_ns(batch: Batch) -> Ints:
 def _first_byte(batch: Batch) -> Ints:
     """First byte or headers as the outermost hop that tells saw them, from the root's start; NO_NS if nobody tells."""
     node = batch.first("first_byte_ns")
-    node[batch.attempts.beside[node]] = NONE
+    node = np.where(batch.attempts.beside[node], NONE, node)
     values = batch.int_at("first_byte_ns", node, 0)
     at = batch.nodes.start[node] + batch.axis.shift[node] - batch.nodes.start[batch.prompts.root]
     return np.where(node == NONE, NO_NS, at + values)
@@ -413,7 +429,6 @@ def _agents(batch: Batch, columns: dict[str, pa.Array]) -> None:
     for name, times in (("workflow_start", batch.nodes.start), ("workflow_end", batch.nodes.end)):
         columns[name] = nullable(times[run], run != NONE, PROMPT_SCHEMA.field(name).type)
     for name in ("agent_name", "conversation_id"):
-        _, names = batch.coded(name)
         own = batch.code_at(name, batch.first(name))
         near, far = tree.nearest_agent[root], tree.workflow[root]
         said = [batch.code_at(name, far), batch.code_at(name, near)]
@@ -421,7 +436,7 @@ def _agents(batch: Batch, columns: dict[str, pa.Array]) -> None:
         for other in said if name == "agent_name" else [*said, own]:
             code = np.where(other > 0, other, code)
         code = np.where(code == 0, own, code)
-        columns[name] = pa.array(names, type=pa.string()).take(pa.array(code))
+        columns[name] = batch.columns.words(name).take(pa.array(code))
 
 
 def _cost(batch: Batch, columns: dict[str, pa.Array]) -> None:

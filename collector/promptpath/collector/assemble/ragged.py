@@ -5,12 +5,28 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from promptpath.collector.assemble.schema import Bools, Ints
 
 NONE: Final = -1
+
+_NS: Final = pa.timestamp("ns", "UTC")
+_NUMPY_TYPES: Final = {
+    _NS: np.dtype(np.int64),
+    **{
+        kind: np.dtype(kind.to_pandas_dtype())
+        for kind in (pa.int64(), pa.uint32(), pa.uint16(), pa.float32(), pa.float64())
+    },
+}
+#: The least and the most that an integer column holds.
+_BOUNDS: Final = {
+    kind: (int(np.iinfo(of).min), int(np.iinfo(of).max))
+    for kind, of in _NUMPY_TYPES.items()
+    if pa.types.is_integer(kind)
+}
 
 
 def spans_of(starts: Ints, counts: Ints) -> Ints:
@@ -26,7 +42,10 @@ def firsts(groups: Ints) -> Ints:
     """Positions at which a new group starts in an array whose equal values are adjacent."""
     if len(groups) == 0:
         return np.empty(0, dtype=np.int64)
-    return np.flatnonzero(np.concatenate(([True], groups[1:] != groups[:-1]))).astype(np.int64)
+    new = np.empty(len(groups), dtype=np.bool_)
+    new[0] = True
+    np.not_equal(groups[1:], groups[:-1], out=new[1:])
+    return np.flatnonzero(new)
 
 
 def first_of_group(groups: Ints, order: Ints, valid: Bools, size: int) -> Ints:
@@ -45,8 +64,10 @@ def first_of_group(groups: Ints, order: Ints, valid: Bools, size: int) -> Ints:
 
 def offsets_of(groups: Ints, size: int) -> pa.Array:
     """List offsets (int32) of values sorted by group 0..size-1."""
-    counts = np.bincount(groups, minlength=size) if len(groups) else np.zeros(size, dtype=np.int64)
-    return pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
+    offsets = np.zeros(size + 1, dtype=np.int32)
+    if len(groups):
+        np.cumsum(np.bincount(groups, minlength=size), out=offsets[1:])
+    return pa.array(offsets)
 
 
 def list_array(groups: Ints, values: pa.Array, size: int) -> pa.Array:
@@ -69,8 +90,13 @@ def codes_of(column: pa.Array) -> tuple[Ints, list[str]]:
 
 def take_texts(column: pa.Array, rows: Ints) -> pa.Array:
     """Texts at `rows`; '' where the row is -1."""
-    indices = pa.array(rows, mask=rows < 0)
-    return column.take(indices).fill_null("")
+    missing = rows < 0
+    if missing.all():
+        return pa.repeat(pa.scalar("", type=pa.string()), len(rows))
+    if not missing.any():
+        taken = column.take(pa.array(rows))
+        return taken.fill_null("") if taken.null_count else taken
+    return column.take(pa.array(rows, mask=missing)).fill_null("")
 
 
 def array_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -89,23 +115,44 @@ def known(column: pa.Array) -> Bools:
     return bits[column.offset : column.offset + len(column)].view(np.bool_)
 
 
-def nullable(values: Any, valid: Bools, arrow_type: pa.DataType) -> pa.Array:
+def nullable(values: npt.NDArray[Any], valid: Bools, arrow_type: pa.DataType) -> pa.Array:
     """A column with nulls where not valid, and where an integer is none that the type can hold: nobody counted that."""
-    values = np.asarray(values)
-    if pa.types.is_integer(arrow_type):
-        bounds = np.iinfo(arrow_type.to_pandas_dtype())
-        valid = valid & (values >= bounds.min) & (values <= bounds.max)
-        values = np.where(valid, values, 0)
-    return pa.array(values, mask=~valid).cast(arrow_type)
+    if arrow_type in _BOUNDS:
+        low, high = _BOUNDS[arrow_type]
+        valid = valid & (values >= low) & (values <= high)
+    everywhere = bool(valid.all())
+    bits = None if everywhere else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if pa.types.is_boolean(arrow_type):
+        data = np.packbits(values, bitorder="little")
+    else:
+        # What a column holds where it is null is never read.
+        data = np.where(valid, values, 0).astype(_NUMPY_TYPES[arrow_type], copy=False)
+    nulls = 0 if everywhere else len(valid) - int(np.count_nonzero(valid))
+    return pa.Array.from_buffers(arrow_type, len(valid), [bits, pa.py_buffer(np.ascontiguousarray(data))], nulls)
+
+
+def raw_of(column: pa.Array) -> npt.NDArray[Any]:
+    """The numbers of a column, not copied; anything where it is null."""
+    data = column.buffers()[1]
+    kind = column.type.to_pandas_dtype()
+    if data is None:
+        return np.zeros(len(column), dtype=kind)
+    return np.frombuffer(data, dtype=kind)[column.offset : column.offset + len(column)]
 
 
 def ints_of(column: pa.Array, missing: int) -> Ints:
     """A nullable integer column as int64, `missing` where null."""
     if column.null_count == len(column):
         return np.full(len(column), missing, dtype=np.int64)
-    return np.asarray(column.fill_null(missing).to_numpy(zero_copy_only=False), dtype=np.int64)
+    values = raw_of(column).astype(np.int64, copy=False)
+    return np.where(known(column), values, missing) if column.null_count else values
 
 
 def bools_of(column: pa.Array) -> Bools:
     """A nullable boolean column, null as False."""
-    return np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)
+    data = column.buffers()[1]
+    if data is None or column.null_count == len(column):
+        return np.zeros(len(column), dtype=np.bool_)
+    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little")
+    values = bits[column.offset : column.offset + len(column)].view(np.bool_)
+    return values & known(column) if column.null_count else values

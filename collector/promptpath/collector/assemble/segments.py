@@ -22,6 +22,7 @@ from promptpath.collector.assemble.texts import take_ids
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
 
+_STAGES: Final = pa.array(STAGE_NAMES, type=pa.string())
 #: As long as all prompts together may be to lie on one line of 64 bits.
 _LONGEST_NS: Final = float(1 << 62)
 
@@ -41,7 +42,7 @@ def build(nodes: Nodes, tree: Tree, prompts: Prompts, tokens: FirstTokens, paint
         piece, start, end, node = piece.take(again), start.take(again), end.take(again), node.take(again)
     hop_names = pa.array(nodes.service_names, type=pa.string())
     values = {
-        "stage": pa.array(STAGE_NAMES, type=pa.string()).take(pa.array(stage.take(piece))),
+        "stage": _STAGES.take(pa.array(stage.take(piece))),
         "hop": hop_names.take(pa.array(nodes.service.take(tree.entry).take(node))),
         "span_id": take_ids(nodes.span_ids, nodes.owner.take(node)),
         "start_ns": pa.array(start),
