@@ -30,8 +30,15 @@ from promptpath.collector.assemble.sorting import exact_sums, order_by
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
 
-_NOT_BEFORE_TOKEN = stage_set(Stage.DECODE, Stage.LOAD)
-_NEVER = stage_set(Stage.LOAD)
+_LOADS = stage_set(Stage.LOAD)
+#: Stages whose spans count before the first token, and from it on.
+_EARLY = ~stage_set(Stage.DECODE) & ~_LOADS
+_LATE = ~_LOADS
+_EARLY[0] = _LATE[0] = False
+#: What own time of a stage's span is, of calls if they were answered.
+_OWN_STAGE = np.arange(len(STAGE_CODE), dtype=np.int64)
+_OWN_STAGE[IS_CALLER] = STAGE_CODE[Stage.TRANSIT]
+_OWN_STAGE[STAGE_CODE[Stage.SERVER]] = STAGE_CODE[Stage.UNATTRIBUTED]
 
 
 @dataclass
@@ -92,15 +99,17 @@ def paint(nodes: Nodes, tree: Tree, axis: Axis, attempts: Attempts, prompts: Pro
         until[lost] = np.minimum(until[lost], over)
     entries = _entries(nodes, tree, attempts, prompts, tokens, start, counted, until, origin - axis.shift)
     owner, piece_start, piece_end = _owners(entries, tokens.end)
-    node, prompt = entries.node[owner], entries.prompt[owner]
+    node, prompt = entries.node.take(owner), entries.prompt.take(owner)
     stage = _piece_stage(tree, attempts, node)
-    stage[entries.lost[owner] == 1] = STAGE_CODE[Stage.ROUTER]
+    lost = entries.lost.take(owner) == 1
+    stage[lost] = STAGE_CODE[Stage.ROUTER]
 
-    before = piece_start < tokens.ttft[prompt]
+    ttft = tokens.ttft.take(prompt)
+    before = np.flatnonzero(piece_start < ttft)
     length = piece_end - piece_start
-    part = prompt[before] * len(PARTS) + PART_OF_STAGE[stage[before]]
-    parts = exact_sums(part, length[before], len(prompts) * len(PARTS)).reshape(-1, len(PARTS))
-    wasted = (entries.lost[owner] == 1) & (before | (tokens.ttft[prompt] == NO_NS))
+    part = prompt.take(before) * len(PARTS) + PART_OF_STAGE.take(stage.take(before))
+    parts = exact_sums(part, length.take(before), len(prompts) * len(PARTS)).reshape(-1, len(PARTS))
+    wasted = np.flatnonzero(lost & ((piece_start < ttft) | (ttft == NO_NS)))
     retry = exact_sums(prompt[wasted], length[wasted], len(prompts))
     return Painted(node, prompt, stage, piece_start, piece_end, start, end, parts, retry)
 
@@ -129,33 +138,44 @@ def _entries(
     clock_origin: Ints,
 ) -> _Entries:
     """All claims: before the first token, after it, and the pauses between attempts in both."""
-    staged = prompts.order[tree.stage[prompts.order] > 0]
-    early = staged[~_NOT_BEFORE_TOKEN[tree.stage[staged]]]
-    late = staged[~_NEVER[tree.stage[staged]]]
+    stage = tree.stage.take(prompts.order)
+    early = prompts.order.compress(_EARLY.take(stage))
+    late = prompts.order.compress(_LATE.take(stage))
     pause = attempts.pause_entry
     pause_start = attempts.pause_start - clock_origin[pause]
     pause_end = attempts.pause_end - clock_origin[pause]
-    yes = np.ones(len(pause), dtype=np.int64)
-    lost = attempts.lost.astype(np.int64)
 
     node = np.concatenate((early, pause, late, pause))
-    prompt = prompts.of[node]
-    before = np.arange(len(node)) < len(early) + len(pause)
-    begins = np.concatenate((start[early], pause_start, start[late], pause_start))
-    ends = np.concatenate((until[early], pause_end, end[late], pause_end))
-    token = np.maximum(tokens.ttft, 0)[prompt]
-    claimed_from = np.maximum(begins, np.where(before, 0, token))
-    claimed_to = np.minimum(ends, np.where(before, token, tokens.end[prompt]))
-    kept = claimed_from < claimed_to
+    prompt = prompts.of.take(node)
+    first_late = len(early) + len(pause)
+    since = np.concatenate((start.take(early), pause_start, start.take(late), pause_start))
+    ends = np.concatenate((until.take(early), pause_end, end.take(late), pause_end))
+    token = np.maximum(tokens.ttft, 0).take(prompt)
+    begins, over = since.copy(), ends.copy()
+    np.maximum(begins[:first_late], 0, out=begins[:first_late])
+    np.minimum(over[:first_late], token[:first_late], out=over[:first_late])
+    np.maximum(begins[first_late:], token[first_late:], out=begins[first_late:])
+    np.minimum(over[first_late:], tokens.end.take(prompt[first_late:]), out=over[first_late:])
+    kept = np.flatnonzero(begins < over)
+    node = node.take(kept)
+    depth, lost = tree.depth.take(node), attempts.lost.take(node).astype(np.int64)
+    if len(pause):
+        # What waited between attempts counts as deep as they, and is lost like them.
+        pauses = np.searchsorted(
+            kept, [len(early), first_late, first_late + len(late), first_late + len(late) + len(pause)]
+        )
+        for low, high, begin in ((pauses[0], pauses[1], len(early)), (pauses[2], pauses[3], first_late + len(late))):
+            depth[low:high] = attempts.pause_depth.take(kept[low:high] - begin)
+            lost[low:high] = 1
     return _Entries(
-        node=node[kept],
-        prompt=prompt[kept],
-        start=claimed_from[kept],
-        end=claimed_to[kept],
-        depth=np.concatenate((tree.depth[early], attempts.pause_depth, tree.depth[late], attempts.pause_depth))[kept],
-        until=ends[kept],
-        since=begins[kept],
-        lost=np.concatenate((lost[early], yes, lost[late], yes))[kept],
+        node=node,
+        prompt=prompt.take(kept),
+        start=begins.take(kept),
+        end=over.take(kept),
+        depth=depth,
+        until=ends.take(kept),
+        since=since.take(kept),
+        lost=lost,
     )
 
 
@@ -167,23 +187,35 @@ def _owners(entries: _Entries, prompt_end: Ints) -> tuple[Ints, Ints, Ints]:
         return empty, empty, empty
     order = order_by(entries.prompt, entries.depth, entries.until, entries.since, entries.node)
     # One line for all prompts, end to end, so that one sort and one sweep serve the whole batch.
-    base = (np.cumsum(prompt_end + 1) - (prompt_end + 1))[entries.prompt[order]]
-    cuts, at = _numbered(np.concatenate((entries.start[order] + base, entries.end[order] + base)))
+    base = (np.cumsum(prompt_end + 1) - (prompt_end + 1)).take(entries.prompt.take(order))
+    places = np.empty(2 * size, dtype=np.int64)
+    np.add(entries.start.take(order), base, out=places[:size])
+    np.add(entries.end.take(order), base, out=places[size:])
+    cuts, at = _numbered(places)
     top = _highest(at[:size], at[size:], len(cuts) - 1)
-    new = np.flatnonzero(np.diff(top, prepend=NONE, append=NONE))
-    covered = np.flatnonzero(top[new[:-1]] != NONE)
-    owner = top[new[covered]]
-    return order[owner], cuts[new[covered]] - base[owner], cuts[new[covered + 1]] - base[owner]
+    new = np.ones(len(top) + 1, dtype=np.bool_)
+    np.not_equal(top[1:], top[:-1], out=new[1:-1])
+    border = np.flatnonzero(new)
+    owner = top.take(border[:-1])
+    if owner.min() == NONE:
+        covered = np.flatnonzero(owner != NONE)
+        owner, after = owner.take(covered), border.take(covered + 1)
+        border = border.take(covered)
+    else:
+        border, after = border[:-1], border[1:]
+    offset = base.take(owner)
+    return order.take(owner), cuts.take(border) - offset, cuts.take(after) - offset
 
 
 def _numbered(values: Ints) -> tuple[Ints, Ints]:
     """The distinct values in order, and which of them each value is."""
     order = order_by(values)
-    ordered = values[order]
-    new = np.diff(ordered, prepend=ordered[0] - 1) != 0
+    ordered = values.take(order)
+    new = np.ones(len(values), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     number = np.empty(len(values), dtype=np.int64)
     number[order] = np.cumsum(new) - 1
-    return ordered[new], number
+    return ordered.compress(new), number
 
 
 def _highest(begin: Ints, end: Ints, cells: int) -> Ints:
@@ -212,10 +244,8 @@ def _highest(begin: Ints, end: Ints, cells: int) -> Ints:
 def _piece_stage(tree: Tree, attempts: Attempts, node: Ints) -> Ints:
     """The stage of own time: transit or unattributed for calls, unattributed for servers, else the span's stage; the
     guardrail's for whatever it called."""
-    stage = tree.stage[node].copy()
-    calls = IS_CALLER[stage]
-    unexplained = (calls & ~attempts.answered[node]) | (stage == STAGE_CODE[Stage.SERVER])
-    stage[calls] = STAGE_CODE[Stage.TRANSIT]
-    stage[unexplained] = STAGE_CODE[Stage.UNATTRIBUTED]
-    guard = attempts.guard[node]
-    return np.where(guard > 0, guard, stage)
+    # Told of every node once: a node owns several pieces.
+    stage = _OWN_STAGE.take(tree.stage)
+    stage[IS_CALLER.take(tree.stage) & ~attempts.answered] = STAGE_CODE[Stage.UNATTRIBUTED]
+    stage = np.where(attempts.guard > 0, attempts.guard, stage)
+    return stage.take(node)

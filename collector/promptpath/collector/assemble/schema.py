@@ -218,6 +218,7 @@ NO_NS: Final = np.iinfo(np.int64).min
 
 #: Texts of which a batch has few. They may come as dictionaries, which saves telling them apart again.
 CODED: Final = ("kind", "scope", "service", "process", "host", "stage", "role")
+_SPAN_COLUMNS: Final = tuple((field.name, field.type) for field in SPAN_SCHEMA)
 _DICTIONARY: Final = pa.dictionary(pa.int32(), _text)
 
 
@@ -228,20 +229,19 @@ def check_spans(spans: pa.Table, *, coded: bool = False) -> pa.Table:
 
     Raises AssembleError naming the column that is missing or has a type that cannot be read.
     """
+    given = dict(zip(spans.column_names, spans.columns, strict=True))
     columns = []
-    for field in SPAN_SCHEMA:
-        if field.name not in spans.column_names:
-            raise AssembleError(f"spans: column {field.name!r} is missing")
-        column = spans.column(field.name)
-        if coded and field.name in CODED and column.type == _DICTIONARY:
+    for name, kind in _SPAN_COLUMNS:
+        if name not in given:
+            raise AssembleError(f"spans: column {name!r} is missing")
+        column = given[name]
+        if coded and name in CODED and column.type == _DICTIONARY:
             columns.append(column.unify_dictionaries().combine_chunks() if column.num_chunks != 1 else column.chunk(0))
             continue
-        if column.type != field.type:
+        if column.type != kind:
             try:
-                column = column.cast(field.type)
+                column = column.cast(kind)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                raise AssembleError(
-                    f"spans: column {field.name!r} is {column.type}, not {field.type}: {error}"
-                ) from None
+                raise AssembleError(f"spans: column {name!r} is {column.type}, not {kind}: {error}") from None
         columns.append(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
     return pa.Table.from_arrays(columns, names=SPAN_SCHEMA.names)

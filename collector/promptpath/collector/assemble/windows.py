@@ -16,7 +16,7 @@ from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.tree import Links
 
 #: Nodes of a window, unless one trace, or several joined, have more.
-_WINDOW: Final = 100_000
+_WINDOW: Final = 50_000
 
 
 def split(nodes: Nodes, links: Links) -> Iterator[tuple[Nodes, Links]]:
