@@ -91,8 +91,13 @@ def _truths(make: Make, prompts: Run) -> list[list[Row]]:
         make("d", "c", 30, 500, "queue", service="engine", trace_id="6" * 32),
         make("e", "a", 150, 890, "call", service="route", trace_id="6" * 32),
     ]
+    unanswered = [
+        make("a", "", 0, 100, "client", service="app", trace_id="7" * 32, first_token_ns=60),
+        make("b", "a", 10, 90, "call", service="app", trace_id="7" * 32),
+    ]
     empty = [make("a", "", 7, 7, "client", trace_id="4" * 32)]
-    return [prompts(*retried), prompts(*retried, *silent, *further_in, *limited, *overtaken, *empty), prompts(*empty)]
+    together = [*retried, *silent, *further_in, *limited, *overtaken, *unanswered, *empty]
+    return [prompts(*retried), prompts(*together), prompts(*empty)]
 
 
 @pytest.mark.parametrize("line", _statements())
