@@ -278,12 +278,15 @@ class AssemblerService:
         try:
             if self._clocks is None:
                 self._clocks = read_clocks(client)
+            # Stamped by when they were read: of two assemblers at one prompt the one that saw more wins, not the
+            # slower.
+            config = _stamped(self._config, database_now_ns(client))
             spans, traces = _read(client, batch, self._select)
         except Exception as error:
             return self._apart(client, batch, trouble, error)
         try:
             tally = Tally()
-            prompts = assemble(spans, _stamped(self._config), self._clocks, tally)
+            prompts = assemble(spans, config, self._clocks, tally)
         except Exception as error:
             if len(batch) > 1:
                 return self._halves(client, batch, trouble)
@@ -291,7 +294,7 @@ class AssemblerService:
             return 0
         try:
             prompts = self._explained(client, prompts, tally)
-            written = insert_prompts(client, prompts, trace_ids=traces)
+            written = insert_prompts(client, prompts, trace_ids=traces, as_of_ns=config.assembled_at_ns)
             write_clocks(client, self._clocks)
         except Exception as error:
             return self._apart(client, batch, trouble, error)
@@ -381,11 +384,11 @@ def assemble_traces(
     clocks: what is known of the offsets between hosts; by default, what is stored of them.
     """
     pool = clocks if clocks is not None else read_clocks(client)
+    config = _stamped(config or AssembleConfig(), database_now_ns(client))
     spans, traces = _read(client, trace_ids, select)
     tally = Tally()
-    prompts = assemble(spans, _stamped(config or AssembleConfig()), pool, tally)
-    prompts = explain(client, prompts, tally.open_stalls)
-    written = insert_prompts(client, prompts, trace_ids=traces)
+    prompts = explain(client, assemble(spans, config, pool, tally), tally.open_stalls)
+    written = insert_prompts(client, prompts, trace_ids=traces, as_of_ns=config.assembled_at_ns)
     write_clocks(client, pool)
     return spans.num_rows, written
 
@@ -399,8 +402,8 @@ def _read(client: Client, trace_ids: Sequence[str], select: str | None) -> tuple
     return complete(client, read(trace_ids), trace_ids, read)
 
 
-def _stamped(config: AssembleConfig) -> AssembleConfig:
-    return config if config.assembled_at_ns else replace(config, assembled_at_ns=time.time_ns())
+def _stamped(config: AssembleConfig, read_ns: int) -> AssembleConfig:
+    return config if config.assembled_at_ns else replace(config, assembled_at_ns=read_ns)
 
 
 def assemble_since(

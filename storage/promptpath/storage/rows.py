@@ -86,6 +86,8 @@ PROMPTS_SCHEMA: Final = pa.schema(
 SLO_TTFT_NS: Final = 1_000_000_000
 SLO_TPOT_NS: Final = 50_000_000
 
+#: Prompts made of the same traces begin this near each other.
+_NEAR_NS: Final = 3_600_000_000_000
 #: The last minute that a DateTime holds [s since the epoch].
 _LAST_MINUTE: Final = ((1 << 32) // 60 - 1) * 60
 #: Prompts of more days than an insert may have partitions (an import, clocks gone wild) are stored all the same.
@@ -97,6 +99,7 @@ def insert_prompts(
     table: pa.Table,
     *,
     trace_ids: Iterable[str] = (),
+    as_of_ns: int | None = None,
     slo_ttft_ns: int = SLO_TTFT_NS,
     slo_tpot_ns: int = SLO_TPOT_NS,
 ) -> int:
@@ -107,6 +110,8 @@ def insert_prompts(
         table: columns of `PROMPTS_SCHEMA` in any order; times may be ns as int64.
         trace_ids: all traces that were assembled for this table (those in the table always are). A stored prompt of one
             of them that is not in the table is withdrawn: it turned out to be an attempt or a hop of another.
+        as_of_ns: when the spans were read, on the database's clock, which is the table's `assembled_at` too: what was
+            assembled from spans read later stays. None: now.
         slo_ttft_ns, slo_tpot_ns: objectives for `prompt_minutes.good`.
 
     Returns:
@@ -119,9 +124,12 @@ def insert_prompts(
     ids = rows.column("prompt_id").to_pylist()
     traces = sorted({*trace_ids, *rows.column("trace_id").to_pylist()})
     try:
-        touched = _withdraw(client, traces, ids)
         if rows.num_rows:
             client.insert_arrow("prompts_rows", rows, settings=dict(_ANY_TIMES))
+        # After the insert: whoever wrote rows of these traces meanwhile sees ours, or we see theirs.
+        touched = _withdraw(client, traces, ids, as_of_ns or time.time_ns())
+        if as_of_ns is not None and rows.num_rows:
+            _withdraw_overtaken(client, rows, as_of_ns)
         filled = _minutes(rows.column("start_time"))
         roll_up(client, touched | filled, slo_ttft_ns=slo_ttft_ns, slo_tpot_ns=slo_tpot_ns)
     except StorageError:
@@ -165,7 +173,7 @@ def _conform(table: pa.Table) -> pa.Table:
         raise StorageError(f"prompts have other types than PROMPTS_SCHEMA ({reason(error)}): cast them") from error
 
 
-def _withdraw(client: Client, traces: Sequence[str], keep: Sequence[str]) -> set[int]:
+def _withdraw(client: Client, traces: Sequence[str], keep: Sequence[str], as_of_ns: int) -> set[int]:
     """Marks stored prompts of `traces` that are not in `keep` as deleted; returns the minutes of all stored ones."""
     minutes: set[int] = set()
     kept = set(keep)
@@ -177,10 +185,37 @@ def _withdraw(client: Client, traces: Sequence[str], keep: Sequence[str]) -> set
         if gone:
             client.command(
                 _sql("withdraw_prompts"),
-                parameters={"traces": some, "gone": gone, "now_ns": time.time_ns()},
+                parameters={"traces": some, "gone": gone, "as_of_ns": as_of_ns},
                 settings=dict(_ANY_TIMES),
             )
     return minutes
+
+
+def _withdraw_overtaken(client: Client, rows: pa.Table, as_of_ns: int) -> None:
+    """Withdraws those of `rows` whose traces a later reading has made other prompts of."""
+    starts = rows.column("start_time").cast(pa.int64())
+    traces = rows.column("trace_id").to_pylist()
+    newer = client.query(
+        _sql("newer_prompts"),
+        parameters={
+            "as_of_ns": as_of_ns,
+            "from_ns": max(int(pc.min(starts).as_py()) - _NEAR_NS, -(1 << 63)),
+            "to_ns": min(int(pc.max(starts).as_py()) + _NEAR_NS, (1 << 63) - 1),
+            "traces": sorted(set(traces)),
+        },
+    ).result_rows
+    if not newer:
+        return
+    prompts = {prompt_id for prompt_id, _ in newer}
+    taken = {trace for _, some in newer for trace in some}
+    ids = rows.column("prompt_id").to_pylist()
+    gone = [one for one, trace in zip(ids, traces, strict=True) if trace in taken and one not in prompts]
+    if gone:
+        client.command(
+            _sql("withdraw_prompts"),
+            parameters={"traces": sorted(set(traces)), "gone": gone, "as_of_ns": as_of_ns},
+            settings=dict(_ANY_TIMES),
+        )
 
 
 def _minutes(times: pa.ChunkedArray) -> set[int]:

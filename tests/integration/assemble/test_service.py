@@ -375,3 +375,22 @@ def test_orphans_and_unknown_stages_are_counted(service: Any, send: Any, stored:
     assert one.run_once() == 3
     assert (one.stats["orphan_spans"], one.stats["unknown_stages"]) == (1, 1)
     assert "f" * 16 in [row["prompt_id"] for row in stored()]
+
+
+def test_of_two_assemblers_at_one_group_the_one_that_read_last_wins(
+    service: Any, send: Any, stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slower one read first, and writes last what it saw: an engine's span that was a prompt of its own."""
+    read = assembler._read
+    send(server(1))
+
+    def overtaken(*args: Any) -> Any:
+        found = read(*args)
+        monkeypatch.setattr(assembler, "_read", read)
+        send(client(1))
+        assert service(grace_s=0).flush() == 1
+        return found
+
+    monkeypatch.setattr(assembler, "_read", overtaken)
+    assert service(grace_s=0).flush() == 1
+    assert [(row["prompt_id"], row["completeness"]) for row in stored()] == [(f"{1:016x}", 1.0)]

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from itertools import permutations
 from typing import Any
 
+import pyarrow as pa
 import pytest
+
+from promptpath.collector.assemble import SPAN_SCHEMA, AssembleConfig, ClockPool, assemble
 
 Row = dict[str, Any]
 Make = Callable[..., Row]
@@ -373,3 +376,30 @@ def test_a_lost_root_and_a_lost_call_further_in(make: Make, prompt: Callable[...
         make("d", "lost-call", 20, 80, "server", service="engine", host="h3"),
     )
     assert (row["prompt_id"], row["hops"]) == ("b", ["app", "gate", "engine"])
+
+
+def test_an_id_used_again_seconds_later_where_the_clocks_are_known(make: Make) -> None:
+    """Two clocks may differ by 15 s, but these are known to differ by 5 s within a few ms."""
+    ms = 1_000_000
+    pool = ClockPool()
+
+    def rows(*spans: Row) -> list[Row]:
+        table = assemble(pa.Table.from_pylist(list(spans), schema=SPAN_SCHEMA), AssembleConfig(assembled_at_ns=1), pool)
+        found: list[Row] = table.select(["prompt_id", "joined_by"]).to_pylist()
+        return found
+
+    def call(number: int, at: int) -> Row:
+        return make(f"c{number}", "", at * ms, (at + 100) * ms, "call", service="app", host="h1", response_id="r",
+                    trace_id=trace(number))  # fmt: skip
+
+    def server(number: int, at: int, parent: str = "") -> Row:
+        return make(f"s{number}", parent, at * ms, (at + 90) * ms, "server", service="vllm", host="h2",
+                    request_id="r", trace_id=trace(number if parent else number + 50))  # fmt: skip
+
+    assert rows(call(1, 0), server(2, 8_000)) == [{"prompt_id": "c1", "joined_by": "response_id"}]
+    rows(call(3, 0), server(3, 5_005, "c3"))
+    assert rows(call(4, 0), server(5, 8_000)) == [
+        {"prompt_id": "c4", "joined_by": ""},
+        {"prompt_id": "s5", "joined_by": ""},
+    ]
+    assert rows(call(6, 0), server(7, 5_005)) == [{"prompt_id": "c6", "joined_by": "response_id"}]

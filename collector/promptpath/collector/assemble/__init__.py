@@ -79,7 +79,7 @@ def assemble(
         return PROMPT_SCHEMA.empty_table()
     columns = Columns(table)
     parts = []
-    linked = tree.link(loaded, table)
+    linked = tree.link(loaded, table, clocks)
     for window, links in windows.split(loaded, linked):
         if window.inference.any():
             grown = tree.build(window, links)

@@ -3,8 +3,8 @@
 A tree that starts with a server's span, or with a stage of one, is put under the call that led to it; if no call
 carries the id, under the hop that does. Which of two trees is the outer one follows from what they start with (a
 client's call, an edge, gateway, router, server, a stage), then from their durations. Times must overlap: on one host
-as they are, across hosts within what two clocks may differ. Where an id was used again and it cannot be told which of
-several trees is meant, nothing is joined.
+as they are, across hosts within what two clocks may differ, or within the error of their offset where that is known.
+Where an id was used again and it cannot be told which of several trees is meant, nothing is joined.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from promptpath.collector.assemble import keys as keys_of
 from promptpath.collector.assemble.keys import BY_BOOTSTRAP, Keys
 from promptpath.collector.assemble.nodes import Nodes
+from promptpath.collector.assemble.offsets import NO_BOUND_NS, Bounds, ClockPool
 from promptpath.collector.assemble.ragged import NONE, array_of, firsts, spans_of
 from promptpath.collector.assemble.schema import (
     INBOUND,
@@ -34,6 +35,9 @@ from promptpath.semconv import Stage
 TOLERANCE_NS: Final = 15_000_000_000
 #: How late or early clocks of one host may be read.
 _ONE_HOST_NS: Final = 1_000_000
+#: Where an offset is known, by so much more than its error two spans of one request may still miss each other: ends
+#: are noted late, work is handed on.
+_SURE_NS: Final = 100_000_000
 #: An engine stamps all choices of one request with one arrival.
 _CHOICES_NS: Final = 1_000_000
 #: An id that more spans than this have names no request.
@@ -67,8 +71,11 @@ class _Trees:
     inner: Bools
 
 
-def join(nodes: Nodes, table: pa.Table, parent: Ints) -> tuple[Ints, Ints]:
-    """Parents after joining; and by what each node was joined (index into JOINED_BY). Both of shape (n,)."""
+def join(nodes: Nodes, table: pa.Table, parent: Ints, clocks: ClockPool | None = None) -> tuple[Ints, Ints]:
+    """Parents after joining; and by what each node was joined (index into JOINED_BY). Both of shape (n,).
+
+    clocks: what is known of the offsets between hosts.
+    """
     by = np.zeros(len(nodes), dtype=np.int64)
     found = _shared(nodes, keys_of.find(table))
     linking = _links(nodes, table, parent)
@@ -77,7 +84,7 @@ def join(nodes: Nodes, table: pa.Table, parent: Ints) -> tuple[Ints, Ints]:
     trees = _trees(nodes, parent)
     parent = parent.copy()
     if found is not None:
-        inner, outer, kind = _by_id(nodes, trees, parent, found)
+        inner, outer, kind = _by_id(nodes, trees, parent, found, clocks)
         parent[inner] = outer
         by[inner] = kind
     _by_link(nodes, trees, parent, *linking)
@@ -139,10 +146,10 @@ def _trees(nodes: Nodes, parent: Ints) -> _Trees:
     return _Trees(top, rank, place, inner)
 
 
-def _by_id(nodes: Nodes, trees: _Trees, parent: Ints, keys: Keys) -> tuple[Ints, Ints, Ints]:
+def _by_id(nodes: Nodes, trees: _Trees, parent: Ints, keys: Keys, clocks: ClockPool | None) -> tuple[Ints, Ints, Ints]:
     """(tops, their new parents, by what) of trees that share ids with outer ones."""
     inner, carrier, kind = _pairs(nodes, trees, keys)
-    inner, carrier, kind = _in_time(nodes, trees, inner, carrier, kind)
+    inner, carrier, kind = _in_time(nodes, trees, inner, carrier, kind, clocks)
     inner, carrier, kind = _nearest(nodes, trees, inner, carrier, kind)
     inner, carrier, kind = _carriers(nodes, trees, parent, inner, carrier, kind)
     outer = _calls_below(nodes, trees, parent, inner, carrier)
@@ -176,16 +183,41 @@ def _pairs(nodes: Nodes, trees: _Trees, keys: Keys) -> tuple[Ints, Ints, Ints]:
     return inner[once], carrier[once], by[once]
 
 
-def _overlap(nodes: Nodes, one: Ints, other: Ints) -> Ints:
-    """For how long two spans overlap as their clocks say; negative: how far apart they are."""
-    return np.minimum(nodes.end[one], nodes.end[other]) - np.maximum(nodes.start[one], nodes.start[other])
+def _overlap(nodes: Nodes, one: Ints, other: Ints, ahead: Ints | int = 0) -> Ints:
+    """For how long two spans overlap as their clocks say; negative: how far apart they are. ahead: of the first's
+    clock."""
+    ends = np.minimum(nodes.end[one] - ahead, nodes.end[other])
+    overlap: Ints = ends - np.maximum(nodes.start[one] - ahead, nodes.start[other])
+    return overlap
 
 
-def _in_time(nodes: Nodes, trees: _Trees, inner: Ints, carrier: Ints, kind: Ints) -> tuple[Ints, Ints, Ints]:
+def _apart(nodes: Nodes, one: Ints, other: Ints, clocks: ClockPool | None) -> tuple[Ints, Ints]:
+    """By how much the first span's clock is ahead of the other's, and how wrong that may be [ns]."""
+    offset, error = np.zeros(len(one), dtype=np.int64), np.full(len(one), TOLERANCE_NS, dtype=np.int64)
+    across = np.flatnonzero(nodes.host[one] != nodes.host[other])
+    if clocks is None or len(across) == 0:
+        return offset, error
+    # The codes of hosts rank their names. Instants are told on the clock of the host named first.
+    first, second = nodes.host[one[across]], nodes.host[other[across]]
+    forward = first > second
+    at = np.where(forward, nodes.start[other[across]], nodes.start[one[across]])
+    any_low, any_high = np.full(len(across), NO_BOUND_NS), np.full(len(across), -NO_BOUND_NS)
+    pair = np.minimum(first, second), np.maximum(first, second)
+    found, wrong, known = clocks.offsets(Bounds(nodes.host_names, *pair, at, any_low, any_high))
+    known &= wrong + _SURE_NS < TOLERANCE_NS
+    offset[across[known]] = np.where(forward, found, -found)[known]
+    error[across[known]] = wrong[known] + _SURE_NS
+    return offset, error
+
+
+def _in_time(
+    nodes: Nodes, trees: _Trees, inner: Ints, carrier: Ints, kind: Ints, clocks: ClockPool | None
+) -> tuple[Ints, Ints, Ints]:
     """Pairs that can be of one request by their times, and by where they ran."""
     one_host = nodes.host[inner] == nodes.host[carrier]
     top = trees.top[carrier]
-    fits = _overlap(nodes, inner, carrier) >= np.where(one_host, -_ONE_HOST_NS, -TOLERANCE_NS)
+    offset, error = _apart(nodes, inner, carrier, clocks)
+    fits = _overlap(nodes, inner, carrier, offset) >= np.where(one_host, -_ONE_HOST_NS, -error)
     fits &= ~one_host | (nodes.start[inner] >= nodes.start[top] - _ONE_HOST_NS)
     # One process twice is one id used again, unless it is another instrumentation's view of the same request, or the
     # choices of one request, which arrived at one instant.

@@ -16,6 +16,7 @@ from promptpath.collector.assemble.climb import by_height, heights, mark_above, 
 from promptpath.collector.assemble.joins import RANK, join
 from promptpath.collector.assemble.keys import BY_TIME
 from promptpath.collector.assemble.nodes import Nodes
+from promptpath.collector.assemble.offsets import ClockPool
 from promptpath.collector.assemble.ragged import NONE
 from promptpath.collector.assemble.repair import nest_siblings, place_orphans
 from promptpath.collector.assemble.schema import INBOUND, IS_CALLER, IS_RELAY, STAGE_CODE, Bools, Ints
@@ -67,10 +68,10 @@ class Links:
     joined: Ints
 
 
-def link(nodes: Nodes, table: pa.Table) -> Links:
-    """Who belongs to whom across siblings and traces. table: the spans."""
+def link(nodes: Nodes, table: pa.Table, clocks: ClockPool | None = None) -> Links:
+    """Who belongs to whom across siblings and traces. table: the spans. clocks: what is known of offsets."""
     parent, nested = nest_siblings(nodes)
-    parent, joined = join(nodes, table, parent)
+    parent, joined = join(nodes, table, parent, clocks)
     return Links(parent, nested, joined)
 
 
