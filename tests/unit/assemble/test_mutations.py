@@ -95,8 +95,16 @@ def _truths(make: Make, prompts: Run) -> list[list[Row]]:
         make("a", "", 0, 100, "client", service="app", trace_id="7" * 32, first_token_ns=60),
         make("b", "a", 10, 90, "call", service="app", trace_id="7" * 32),
     ]
+    guarded = [
+        make("a", "", 0, 100, "gateway", service="gate", trace_id="8" * 32, first_token_ns=60),
+        make("b", "a", 5, 30, "safety", service="gate", trace_id="8" * 32),
+        make("c", "b", 6, 29, "call", service="gate", trace_id="8" * 32),
+        make("d", "c", 7, 28, "server", service="judge", trace_id="8" * 32),
+        make("e", "a", 31, 99, "call", service="gate", trace_id="8" * 32, first_token_ns=28),
+        make("f", "e", 32, 98, "server", service="engine", trace_id="8" * 32, first_token_ns=26),
+    ]
     empty = [make("a", "", 7, 7, "client", trace_id="4" * 32)]
-    together = [*retried, *silent, *further_in, *limited, *overtaken, *unanswered, *empty]
+    together = [*retried, *silent, *further_in, *limited, *overtaken, *unanswered, *guarded, *empty]
     return [prompts(*retried), prompts(*together), prompts(*empty)]
 
 

@@ -247,5 +247,4 @@ def _piece_stage(tree: Tree, attempts: Attempts, node: Ints) -> Ints:
     # Told of every node once: a node owns several pieces.
     stage = _OWN_STAGE.take(tree.stage)
     stage[IS_CALLER.take(tree.stage) & ~attempts.answered] = STAGE_CODE[Stage.UNATTRIBUTED]
-    stage = np.where(attempts.guard > 0, attempts.guard, stage)
-    return stage.take(node)
+    return np.where(attempts.guard > 0, attempts.guard, stage).take(node)
