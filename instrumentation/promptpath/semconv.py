@@ -189,6 +189,8 @@ STREAM_TOTAL_US: Final = "promptpath.stream.total_us"
 #: Time from the span's start to the first byte (or the headers) of a response, where it was seen; no token.
 FIRST_BYTE_US: Final = "promptpath.first_byte_us"
 GPU_UUIDS: Final = "promptpath.gpu.uuids"
+#: On an engine's own span: its stages are told by spans of ours beside it, and its numbers are not to be drawn again.
+STAGES_ELSEWHERE: Final = "promptpath.stages_elsewhere"
 
 # --- OpenTelemetry: GenAI ---------------------------------------------------------------------------------------------
 GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"
