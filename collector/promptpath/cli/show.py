@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -31,7 +32,7 @@ def show(storage: str | None, output: str, until: str, slowest: bool, latest: bo
     client = connect(storage, readonly=True)
     try:
         row = find(client, prompt_id, slowest=slowest)
-        names = {} if output == "json" else span_names(client, row["trace_id"])
+        names = {} if output == "json" else span_names(client, row["trace_id"], row["joined_traces"])
     finally:
         client.close()
     if output == "json":
@@ -66,11 +67,11 @@ def find(client: Any, prompt_id: str | None, *, slowest: bool = False) -> dict[s
     return row
 
 
-def span_names(client: Any, trace_id: str) -> dict[str, str]:
-    """The names of a trace's spans, by span id."""
+def span_names(client: Any, trace_id: str, joined: Sequence[str] = ()) -> dict[str, str]:
+    """The names of a trace's spans, and of those joined to it, by span id."""
     from promptpath.storage.queries import prompts as queries
 
-    spans = queries.spans_of_trace(client, trace_id)
+    spans = queries.spans_of_trace(client, trace_id, joined=joined)
     return dict(zip(spans.column("SpanId").to_pylist(), spans.column("SpanName").to_pylist(), strict=True))
 
 

@@ -117,6 +117,19 @@ def test_spans_of_a_trace(shared_store: Any) -> None:
     assert prompts.spans_of_trace(reader, "none").num_rows == 0
 
 
+def test_spans_of_joined_traces(shared_store: Any) -> None:
+    bodies = requests(CAPTURES / "litellm" / "traces.pb")
+    ingest.insert_traces(shared_store.client, b"".join(bodies), "t")
+    rows = list(span_rows(bodies))
+    one, other, *_ = sorted({row["TraceId"] for row in rows})
+    found = prompts.spans_of_trace(shared_store.open(readonly=True), one, joined=[other])
+    assert sorted(found.column("SpanId").to_pylist()) == sorted(
+        row["SpanId"] for row in rows if row["TraceId"] in (one, other)
+    )
+    assert set(found.column("TraceId").to_pylist()) == {one, other}
+    assert found.column("StartNs").to_pylist() == sorted(found.column("StartNs").to_pylist())
+
+
 def test_a_trace_with_a_wild_clock_is_still_found(shared_store: Any) -> None:
     shared_store.client.command(
         "INSERT INTO otel_traces (Timestamp, TraceId) SELECT toDateTime64('2200-01-01 00:00:00', 9), 'aa'"

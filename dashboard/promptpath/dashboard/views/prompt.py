@@ -90,7 +90,7 @@ def _open(prompt_id: str | None) -> None:
 
 def _show(prompt: dict[str, Any], tz: tzinfo) -> None:
     pen = ink(st.context.theme.type)
-    spans = data.spans(prompt["trace_id"])
+    spans = data.spans(prompt["trace_id"], tuple(prompt["joined_traces"]))
     with st.container(key="facts"):
         st.html(prompt_html.facts(prompt, prompt_view.hops(prompt, spans), tz))
     _figures(prompt)
@@ -219,7 +219,8 @@ def _raw(prompt: dict[str, Any], spans: Sequence[dict[str, Any]]) -> None:
             return
         shown = spans[:_RAW_ROWS_MAX]
         st.dataframe([_raw_row(span, prompt["start_ns"]) for span in shown], hide_index=True, key="raw-table")
-        query = f"SELECT * FROM otel_traces WHERE TraceId = '{prompt['trace_id']}' ORDER BY Timestamp"
+        traces = ", ".join(f"'{one}'" for one in (prompt["trace_id"], *prompt["joined_traces"]))
+        query = f"SELECT * FROM otel_traces WHERE TraceId IN ({traces}) ORDER BY Timestamp"
         st.caption(f"{len(shown):,} of {len(spans):,}, as they came; nothing is corrected here. On the command line:")
         st.code(f'promptpath sql "{query}"', language="bash")
 

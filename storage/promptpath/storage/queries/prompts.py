@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from promptpath.storage.queries.sql import arrow, load, nanoseconds
@@ -106,13 +107,15 @@ def find(client: Client, text: str, *, limit: int = 100) -> pa.Table:
     return arrow(client, query.replace("/*match*/", prefix), parameters)
 
 
-def spans_of_trace(client: Client, trace_id: str, *, limit: int = SPANS_MAX) -> pa.Table:
+def spans_of_trace(client: Client, trace_id: str, *, joined: Sequence[str] = (), limit: int = SPANS_MAX) -> pa.Table:
     """A trace's spans as they came, in the order in which they began: all columns of `otel_traces`.
+
+    joined: further traces whose spans are wanted, as a prompt's `joined_traces` names them.
 
     Beside them `StartNs`, `EndNs` and `EventsNs`, exact. Attribute maps are Arrow maps (lists of pairs in Python).
     """
     query = load("spans_of_trace")
-    parameters = {"trace_id": trace_id.lower(), "limit": min(limit, SPANS_MAX)}
+    parameters = {"trace_ids": [one.lower() for one in (trace_id, *joined)], "limit": min(limit, SPANS_MAX)}
     found = arrow(client, query.replace("/*bounds*/", load("spans_of_trace_bounds")), parameters)
     if found.num_rows:
         return found
