@@ -38,6 +38,15 @@ def told(number: int = 1, **more: Any) -> Row:
     return row | more
 
 
+def test_durations_between_tokens_and_in_the_engine() -> None:
+    names = ("itl_p50_ns", "itl_p99_ns", "itl_max_ns", "ttft_engine_ns")
+    for name in names:
+        right = dict.fromkeys(names, 30 * MS)
+        assert of([truth(1, **right)], [told(1, **right)])["wrong"] == {}
+        assert of([truth(1, **right)], [told(1, **(right | {name: 31 * MS}))])["wrong"] == {name: 1}
+        assert of([truth(1, **right)], [told(1, **(right | {name: None}))])["wrong"] == {name: 1}
+
+
 def of(true: list[Row], rows: list[Row]) -> dict[str, Any]:
     verdict = judge(pa.Table.from_pylist(true, TRUTH_SCHEMA), pa.Table.from_pylist(rows, PROMPT_SCHEMA))
     return verdict.figures()

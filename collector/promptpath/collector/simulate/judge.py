@@ -26,7 +26,9 @@ _EQUAL: Final = (
     "hosts",
 )  # fmt: skip
 #: Columns of durations, within the tolerance.
-_CLOSE: Final = ("e2e_ns", "ttft_ns", *_PARTS, "retry_ns", "tpot_ns")
+_CLOSE: Final = (
+    "e2e_ns", "ttft_ns", *_PARTS, "retry_ns", "tpot_ns", "ttft_engine_ns", "itl_p50_ns", "itl_p99_ns", "itl_max_ns",
+)  # fmt: skip
 
 
 @dataclass

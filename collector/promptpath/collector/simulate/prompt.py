@@ -48,9 +48,10 @@ class Prompt:
     number: from 0. chat: whether it generates (else embeddings). outputs: tokens to make, of each choice. raw: the
     client reads bytes, not chunks. reached: model of the last server that it reached, attempts made again aside.
     span_id: of its root. begun_ns, ended_ns: of its root, true time. calls: attempts. passed: processes in order, one
-    of each service and host. engine: the process that computed its first token. generated: tokens its engine made.
-    counted: somebody has said how many tokens came in. seen: the deliveries at the outermost hop that saw any;
-    gaps_source: which. whole: whether all its spans are sent.
+    of each service and host. engine: the process that computed its first token; engine_ns: in how long, from its
+    request on; prefilled_ns: the same of a prefill worker, until a decode worker has taken over. generated: tokens its
+    engine made. counted: somebody has said how many tokens came in. seen: the deliveries at the outermost hop that saw
+    any; gaps_source: which. whole: whether all its spans are sent.
     """
 
     number: int
@@ -85,6 +86,8 @@ class Prompt:
     generated: int | None = None
     engine_seen: Deliveries | None = None
     engine: Node | None = None
+    engine_ns: int | None = None
+    prefilled_ns: int | None = None
     seen: Deliveries | None = None
     gaps_source: str = ""
     status: Status = Status.OK

@@ -124,6 +124,10 @@ def _answer(
     crashed = not complete and crash_ns < cancel_ns
     if role != "decode":
         prompt.engine = span.node
+    if sequence.first_ns and role == "prefill":
+        prompt.prefilled_ns = sequence.first_ns - span.start_ns
+    elif sequence.first_ns:
+        prompt.engine_ns = prompt.prefilled_ns if role == "decode" else sequence.first_ns - span.start_ns
     ended = max([sequence.ended_ns, *(other.ended_ns for other in sequence.siblings)])
     abort = "" if complete else (Abort.SERVER if crashed else Abort.CLIENT).value
     error = ""

@@ -21,6 +21,8 @@ _ROWS: Final = 20_000
 _STALL_FACTOR: Final = 4.0
 _STALL_MIN_NS: Final = 50_000_000
 _time = pa.timestamp("ns", tz="UTC")
+#: Quantiles of the gaps, apportioned to their tokens.
+_ITL: Final = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 _ABORTED: Final = (Status.CLIENT_ABORT, Status.SERVER_ABORT, Status.TIMEOUT)
 
 #: Times are true, durations in true ns; null where the definitions give no value. `whole`: all spans were sent.
@@ -44,6 +46,7 @@ TRUTH_SCHEMA: Final = pa.schema(
         ("retry_ns", pa.int64()),
         ("ttft_ns", pa.int64()),
         ("ttft_source", pa.string()),
+        ("ttft_engine_ns", pa.int64()),
         *((f"ttft_{part}_ns", pa.int64()) for part in Part),
         ("input_tokens", pa.uint32()),
         ("output_tokens", pa.uint32()),
@@ -53,6 +56,7 @@ TRUTH_SCHEMA: Final = pa.schema(
         ("gaps_ns", pa.list_(pa.int64())),
         ("gap_tokens", pa.list_(pa.uint16())),
         ("tpot_ns", pa.int64()),
+        *((f"itl_{name}_ns", pa.int64()) for name in _ITL),
         ("stalls", pa.uint32()),
         ("preemptions", pa.uint32()),
         ("hops", pa.list_(pa.string())),
@@ -124,6 +128,7 @@ def row_of(prompt: Prompt) -> dict[str, Any]:
         "retry_ns": ledger.retry_ns,
         "ttft_ns": ttft,
         "ttft_source": ledger.source if ttft is not None else "",
+        "ttft_engine_ns": prompt.engine_ns,
         **{f"ttft_{part}_ns": parts[part.value] if parts is not None else None for part in Part},
         "input_tokens": prompt.input_tokens if prompt.counted else None,
         "output_tokens": output,
@@ -133,6 +138,7 @@ def row_of(prompt: Prompt) -> dict[str, Any]:
         "gaps_ns": gaps,
         "gap_tokens": seen.tokens[1:] if seen is not None else [],
         "tpot_ns": _tpot(prompt, gaps, ttft, output),
+        **_itl(gaps, seen.tokens[1:] if seen is not None else gaps),
         "stalls": _stalls(gaps) if seen is not None else None,
         "preemptions": prompt.preemptions,
         "hops": [node.service for node in prompt.passed],
@@ -167,6 +173,14 @@ def _tpot(prompt: Prompt, gaps: Ints, ttft: int | None, output: int | None) -> i
     if count < 2:
         return None
     return round(int(gaps.sum()) / (count - 1))
+
+
+def _itl(gaps: Ints, tokens: Ints) -> dict[str, int | None]:
+    """Latencies between tokens: k tokens in one gap are k samples of a k-th of it."""
+    samples = np.repeat(gaps / np.maximum(tokens, 1), tokens)
+    if not len(samples):
+        return {f"itl_{name}_ns": None for name in _ITL}
+    return {f"itl_{name}_ns": round(float(np.quantile(samples, wanted))) for name, wanted in _ITL.items()}
 
 
 def _stalls(gaps: Ints) -> int:
