@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -32,7 +31,7 @@ def show(storage: str | None, output: str, until: str, slowest: bool, latest: bo
     client = connect(storage, readonly=True)
     try:
         row = find(client, prompt_id, slowest=slowest)
-        names = {} if output == "json" else span_names(client, row["trace_id"], row["joined_traces"])
+        names = {} if output == "json" else span_names(client, row)
     finally:
         client.close()
     if output == "json":
@@ -67,11 +66,13 @@ def find(client: Any, prompt_id: str | None, *, slowest: bool = False) -> dict[s
     return row
 
 
-def span_names(client: Any, trace_id: str, joined: Sequence[str] = ()) -> dict[str, str]:
-    """The names of a trace's spans, and of those joined to it, by span id."""
+def span_names(client: Any, prompt: dict[str, Any]) -> dict[str, str]:
+    """The names of the spans of a prompt's trace, and of those joined to it, by span id."""
     from promptpath.storage.queries import prompts as queries
 
-    spans = queries.spans_of_trace(client, trace_id, joined=joined)
+    spans = queries.spans_of_trace(
+        client, prompt["trace_id"], joined=prompt["joined_traces"], tenant=prompt["token_tenant"]
+    )
     return dict(zip(spans.column("SpanId").to_pylist(), spans.column("SpanName").to_pylist(), strict=True))
 
 

@@ -24,6 +24,7 @@ from promptpath.collector.assemble.causes import explain
 from promptpath.collector.assemble.groups import complete
 from promptpath.collector.assemble.store import (
     Shard,
+    Trace,
     arrivals_after,
     database_now_ns,
     read_clocks,
@@ -85,7 +86,7 @@ class _Pending:
 class _Trouble:
     """What storage refused in a run: traces that stand alone, and the last error; whether it took others."""
 
-    traces: list[str] = field(default_factory=list)
+    traces: list[Trace] = field(default_factory=list)
     error: Exception | None = None
     failures: int = 0
     successes: int = 0
@@ -124,8 +125,8 @@ class AssemblerService:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._pending: dict[str, _Pending] = {}
-        self._clocks: ClockPool | None = None
+        self._pending: dict[Trace, _Pending] = {}
+        self._clocks: dict[str, ClockPool] = {}
         self._seen = np.empty(0, dtype=np.uint64)
         self._seen_at = np.empty(0, dtype=np.int64)
         #: Arrivals are read up to here; -1 until the stored position is known.
@@ -235,7 +236,7 @@ class AssemblerService:
             new = ~np.isin(page.key, self._seen)
             for index in np.flatnonzero(new).tolist():
                 at, spans = int(page.at_ns[index]), int(page.spans[index])
-                known = self._pending.setdefault(page.trace_id[index], _Pending(at, at, 0))
+                known = self._pending.setdefault(page.trace[index], _Pending(at, at, 0))
                 known.first_ns, known.last_ns = min(known.first_ns, at), max(known.last_ns, at)
                 known.spans += spans
             self._seen = np.concatenate((self._seen, page.key[new]))
@@ -250,7 +251,7 @@ class AssemblerService:
         self._seen, self._seen_at = self._seen[unsettled], self._seen_at[unsettled]
         return full
 
-    def _ready(self, client: Client, now: int, *, everything: bool) -> list[str]:
+    def _ready(self, client: Client, now: int, *, everything: bool) -> list[Trace]:
         """Pending traces whose time has come, by first arrival."""
         if everything:
             ready = set(self._pending)
@@ -270,32 +271,34 @@ class AssemblerService:
                 ready |= rooted(client, quiet[first : first + _BATCH_TRACES])
         return sorted(ready, key=lambda trace: (self._pending[trace].first_ns, trace))
 
-    def _assemble(self, client: Client, batch: Sequence[str], trouble: _Trouble) -> int:
+    def _assemble(self, client: Client, batch: Sequence[Trace], trouble: _Trouble) -> int:
         """Assemble one batch; a trace that cannot be assembled or stored does not hold up the others.
 
         Raises whatever storage fails with, if it is storage that fails and not one of these traces.
         """
+        tenant = batch[0].tenant
         try:
-            if self._clocks is None:
-                self._clocks = read_clocks(client)
+            if tenant not in self._clocks:
+                self._clocks[tenant] = read_clocks(client, tenant)
+            clocks = self._clocks[tenant]
             # Stamped by when they were read: of two assemblers at one prompt the one that saw more wins, not the
             # slower.
             config = _stamped(self._config, database_now_ns(client))
-            spans, traces = _read(client, batch, self._select)
+            spans, traces = _read(client, [trace.id for trace in batch], self._select, tenant)
         except Exception as error:
             return self._apart(client, batch, trouble, error)
         try:
             tally = Tally()
-            prompts = assemble(spans, config, self._clocks, tally)
+            prompts = assemble(spans, config, clocks, tally)
         except Exception as error:
             if len(batch) > 1:
                 return self._halves(client, batch, trouble)
             self._set_aside(batch[0], "assembled", error)
             return 0
         try:
-            prompts = self._explained(client, prompts, tally)
-            written = insert_prompts(client, prompts, trace_ids=traces, as_of_ns=config.assembled_at_ns)
-            write_clocks(client, self._clocks)
+            prompts = self._explained(client, prompts, tally, tenant)
+            written = insert_prompts(client, prompts, trace_ids=traces, tenant=tenant, as_of_ns=config.assembled_at_ns)
+            write_clocks(client, clocks, tenant)
         except Exception as error:
             return self._apart(client, batch, trouble, error)
         trouble.successes += 1
@@ -307,17 +310,17 @@ class AssemblerService:
         self._stats["unknown_stages"] += tally.unknown_stages
         return written
 
-    def _explained(self, client: Client, prompts: pa.Table, tally: Tally) -> pa.Table:
+    def _explained(self, client: Client, prompts: pa.Table, tally: Tally, tenant: str) -> pa.Table:
         """`prompts` with what storage says of their stalls; as they are if it cannot say: no row waits for that."""
         try:
-            return explain(client, prompts, tally.open_stalls)
+            return explain(client, prompts, tally.open_stalls, tenant)
         except Exception as error:
             database_now_ns(client)
             self._stats["errors"] += 1
             _log.warning("assembler: causes of stalls cannot be looked up: %s", error)
             return prompts
 
-    def _apart(self, client: Client, batch: Sequence[str], trouble: _Trouble, error: Exception) -> int:
+    def _apart(self, client: Client, batch: Sequence[Trace], trouble: _Trouble, error: Exception) -> int:
         """Storage refused a batch: look for the trace it refuses, which stays pending for `_try_again`."""
         trouble.failures += 1
         trouble.error = error
@@ -330,7 +333,7 @@ class AssemblerService:
         trouble.traces.append(batch[0])
         return 0
 
-    def _halves(self, client: Client, batch: Sequence[str], trouble: _Trouble) -> int:
+    def _halves(self, client: Client, batch: Sequence[Trace], trouble: _Trouble) -> int:
         # Every other one, so that bad ones that came one after another do not make all of a half.
         return sum(self._assemble(client, half, trouble) for half in (batch[::2], batch[1::2]))
 
@@ -352,13 +355,13 @@ class AssemblerService:
                 self._set_aside(trace, "stored", trouble.error)
         return written
 
-    def _set_aside(self, trace: str, what: str, error: Exception) -> None:
+    def _set_aside(self, trace: Trace, what: str, error: Exception) -> None:
         """A trace that fails again and again, alone: its spans stay stored, it has no row until more spans come."""
-        _log.error("assembler: trace %s cannot be %s: %s", trace, what, error, exc_info=error)
+        _log.error("assembler: trace %s cannot be %s: %s", trace.id, what, error, exc_info=error)
         self._stats["failed_traces"] += 1
         self._finish([trace])
 
-    def _finish(self, batch: Sequence[str]) -> None:
+    def _finish(self, batch: Sequence[Trace]) -> None:
         for trace in batch:
             self._done_ns = max(self._done_ns, self._pending.pop(trace).last_ns)
 
@@ -378,28 +381,30 @@ def assemble_traces(
     config: AssembleConfig | None = None,
     select: str | None = None,
     clocks: ClockPool | None = None,
+    tenant: str = "",
 ) -> tuple[int, int]:
-    """Assemble some traces as they are stored and write their prompts. Returns (spans read, prompts written).
+    """Assemble some traces of a tenant as they are stored and write their prompts. Returns (spans read, prompts
+    written).
 
     clocks: what is known of the offsets between hosts; by default, what is stored of them.
     """
-    pool = clocks if clocks is not None else read_clocks(client)
+    pool = clocks if clocks is not None else read_clocks(client, tenant)
     config = _stamped(config or AssembleConfig(), database_now_ns(client))
-    spans, traces = _read(client, trace_ids, select)
+    spans, traces = _read(client, trace_ids, select, tenant)
     tally = Tally()
-    prompts = explain(client, assemble(spans, config, pool, tally), tally.open_stalls)
-    written = insert_prompts(client, prompts, trace_ids=traces, as_of_ns=config.assembled_at_ns)
-    write_clocks(client, pool)
+    prompts = explain(client, assemble(spans, config, pool, tally), tally.open_stalls, tenant)
+    written = insert_prompts(client, prompts, trace_ids=traces, tenant=tenant, as_of_ns=config.assembled_at_ns)
+    write_clocks(client, pool, tenant)
     return spans.num_rows, written
 
 
-def _read(client: Client, trace_ids: Sequence[str], select: str | None) -> tuple[pa.Table, list[str]]:
+def _read(client: Client, trace_ids: Sequence[str], select: str | None, tenant: str) -> tuple[pa.Table, list[str]]:
     """The spans of some traces and of those that are parts of the same prompts; and the ids of all these."""
 
     def read(traces: Sequence[str]) -> pa.Table:
-        return read_spans(client, traces, select)
+        return read_spans(client, traces, select, tenant)
 
-    return complete(client, read(trace_ids), trace_ids, read)
+    return complete(client, read(trace_ids), trace_ids, read, tenant)
 
 
 def _stamped(config: AssembleConfig, read_ns: int) -> AssembleConfig:
@@ -424,24 +429,27 @@ def assemble_since(
     until = until_ns if until_ns is not None else time.time_ns()
     traces = traces_between(client, since_ns, until, shard or Shard())
     written = done = 0
-    clocks = read_clocks(client)
+    clocks: dict[str, ClockPool] = {}
     for batch in _batches(traces):
-        written += assemble_traces(client, batch, config, select, clocks)[1]
+        tenant = batch[0].tenant
+        if tenant not in clocks:
+            clocks[tenant] = read_clocks(client, tenant)
+        written += assemble_traces(client, [one.id for one in batch], config, select, clocks[tenant], tenant)[1]
         done += len(batch)
         if progress is not None:
             progress(done, len(traces))
     return written
 
 
-def _batches(traces: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
-    """(trace, spans) in batches that fit in memory; a trace is never split."""
-    batch: list[str] = []
-    size = 0
+def _batches(traces: Sequence[tuple[Trace, int]]) -> Iterator[list[Trace]]:
+    """(trace, spans) in batches that fit in memory, each of one tenant; a trace is never split."""
+    batches: dict[str, list[Trace]] = {}
+    sizes: dict[str, int] = {}
     for trace, spans in traces:
-        if batch and (size + spans > _BATCH_SPANS or len(batch) >= _BATCH_TRACES):
-            yield batch
-            batch, size = [], 0
-        batch.append(trace)
-        size += spans
-    if batch:
-        yield batch
+        batch = batches.get(trace.tenant)
+        if batch and (sizes[trace.tenant] + spans > _BATCH_SPANS or len(batch) >= _BATCH_TRACES):
+            yield batches.pop(trace.tenant)
+            sizes[trace.tenant] = 0
+        batches.setdefault(trace.tenant, []).append(trace)
+        sizes[trace.tenant] = sizes.get(trace.tenant, 0) + spans
+    yield from batches.values()

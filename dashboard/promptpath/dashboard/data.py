@@ -187,9 +187,9 @@ def prompt(prompt_id: str) -> dict[str, Any] | None:
 
 
 @_cached
-def spans(trace_id: str, joined: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """Raw spans of a trace, and of those joined to it, as they came, in the order they began, at most `SPANS_MAX`."""
-    return _rows(_asking(prompts.spans_of_trace, trace_id, joined=joined, limit=SPANS_MAX))
+def spans(trace_id: str, joined: tuple[str, ...], tenant: str) -> list[dict[str, Any]]:
+    """Raw spans of a tenant's trace, and of those joined to it, in the order they began, at most `SPANS_MAX`."""
+    return _rows(_asking(prompts.spans_of_trace, trace_id, joined=joined, tenant=tenant, limit=SPANS_MAX))
 
 
 def _rows(table: Any) -> list[dict[str, Any]]:

@@ -100,6 +100,7 @@ def insert_prompts(
     *,
     trace_ids: Iterable[str] = (),
     as_of_ns: int | None = None,
+    tenant: str = "",
     slo_ttft_ns: int = SLO_TTFT_NS,
     slo_tpot_ns: int = SLO_TPOT_NS,
 ) -> int:
@@ -110,6 +111,8 @@ def insert_prompts(
         table: columns of `PROMPTS_SCHEMA` in any order; times may be ns as int64.
         trace_ids: all traces that were assembled for this table (those in the table always are). A stored prompt of one
             of them that is not in the table is withdrawn: it turned out to be an attempt or a hop of another.
+        tenant: of the token that their spans were sent with, in place of what they say; '' if there was none. Prompts
+            of other tenants are left alone, whatever their ids.
         as_of_ns: when the spans were read, on the database's clock, which is the table's `assembled_at` too: what was
             assembled from spans read later stays. None: now.
         slo_ttft_ns, slo_tpot_ns: objectives for `prompt_minutes.good`.
@@ -120,16 +123,16 @@ def insert_prompts(
     Raises:
         StorageError: a column is missing or of another type, or the database refused.
     """
-    rows = _conform(table)
+    rows = _owned(_conform(table), tenant)
     ids = rows.column("prompt_id").to_pylist()
     traces = sorted({*trace_ids, *rows.column("trace_id").to_pylist()})
     try:
         if rows.num_rows:
             client.insert_arrow("prompts_rows", rows, settings=dict(_ANY_TIMES))
         # After the insert: whoever wrote rows of these traces meanwhile sees ours, or we see theirs.
-        touched = _withdraw(client, traces, ids, as_of_ns or time.time_ns())
+        touched = _withdraw(client, traces, ids, tenant, as_of_ns or time.time_ns())
         if as_of_ns is not None and rows.num_rows:
-            _withdraw_overtaken(client, rows, as_of_ns)
+            _withdraw_overtaken(client, rows, tenant, as_of_ns)
         filled = _minutes(rows.column("start_time"))
         roll_up(client, touched | filled, slo_ttft_ns=slo_ttft_ns, slo_tpot_ns=slo_tpot_ns)
     except StorageError:
@@ -154,12 +157,12 @@ def roll_up(
         client.command(_sql("roll_up_empty"), parameters={"minutes": some}, settings=dict(_ANY_TIMES))
 
 
-def insert_clock_offsets(client: Client, table: pa.Table) -> int:
-    """Stores offsets between the clocks of two hosts; `offset_ns` is b's clock minus a's.
+def insert_clock_offsets(client: Client, table: pa.Table, *, tenant: str = "") -> int:
+    """Stores offsets between the clocks of two hosts of a tenant; `offset_ns` is b's clock minus a's.
 
     Columns: `host_a host_b` (string), `at` (timestamp, ns, UTC), `offset_ns error_ns` (int64), `pairs` (uint32).
     """
-    client.insert_arrow("clock_offsets", table)
+    client.insert_arrow("clock_offsets", table.append_column("Tenant", _all(tenant, table)))
     return int(table.num_rows)
 
 
@@ -173,25 +176,36 @@ def _conform(table: pa.Table) -> pa.Table:
         raise StorageError(f"prompts have other types than PROMPTS_SCHEMA ({reason(error)}): cast them") from error
 
 
-def _withdraw(client: Client, traces: Sequence[str], keep: Sequence[str], as_of_ns: int) -> set[int]:
+def _owned(rows: pa.Table, tenant: str) -> pa.Table:
+    owner = _all(tenant, rows)
+    if tenant:
+        rows = rows.set_column(rows.column_names.index("tenant"), PROMPTS_SCHEMA.field("tenant"), owner)
+    return rows.append_column("token_tenant", owner)
+
+
+def _all(text: str, rows: pa.Table) -> pa.Array:
+    return pa.repeat(pa.scalar(text), rows.num_rows)
+
+
+def _withdraw(client: Client, traces: Sequence[str], keep: Sequence[str], tenant: str, as_of_ns: int) -> set[int]:
     """Marks stored prompts of `traces` that are not in `keep` as deleted; returns the minutes of all stored ones."""
     minutes: set[int] = set()
     kept = set(keep)
     for first in range(0, len(traces), 5000):
         some = traces[first : first + 5000]
-        stored = client.query(_sql("stored_prompts"), parameters={"traces": some}).result_rows
+        stored = client.query(_sql("stored_prompts"), parameters={"traces": some, "tenant": tenant}).result_rows
         minutes |= {int(minute) for _, minute in stored}
         gone = [prompt_id for prompt_id, _ in stored if prompt_id not in kept]
         if gone:
             client.command(
                 _sql("withdraw_prompts"),
-                parameters={"traces": some, "gone": gone, "as_of_ns": as_of_ns},
+                parameters={"traces": some, "gone": gone, "tenant": tenant, "as_of_ns": as_of_ns},
                 settings=dict(_ANY_TIMES),
             )
     return minutes
 
 
-def _withdraw_overtaken(client: Client, rows: pa.Table, as_of_ns: int) -> None:
+def _withdraw_overtaken(client: Client, rows: pa.Table, tenant: str, as_of_ns: int) -> None:
     """Withdraws those of `rows` whose traces a later reading has made other prompts of."""
     starts = rows.column("start_time").cast(pa.int64())
     traces = rows.column("trace_id").to_pylist()
@@ -202,6 +216,7 @@ def _withdraw_overtaken(client: Client, rows: pa.Table, as_of_ns: int) -> None:
             "from_ns": max(int(pc.min(starts).as_py()) - _NEAR_NS, -(1 << 63)),
             "to_ns": min(int(pc.max(starts).as_py()) + _NEAR_NS, (1 << 63) - 1),
             "traces": sorted(set(traces)),
+            "tenant": tenant,
         },
     ).result_rows
     if not newer:
@@ -213,7 +228,7 @@ def _withdraw_overtaken(client: Client, rows: pa.Table, as_of_ns: int) -> None:
     if gone:
         client.command(
             _sql("withdraw_prompts"),
-            parameters={"traces": sorted(set(traces)), "gone": gone, "as_of_ns": as_of_ns},
+            parameters={"traces": sorted(set(traces)), "gone": gone, "tenant": tenant, "as_of_ns": as_of_ns},
             settings=dict(_ANY_TIMES),
         )
 

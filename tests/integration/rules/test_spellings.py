@@ -196,7 +196,7 @@ def test_stages_of_systems(
 
 def test_the_select_of_all_rules_is_analysed_quickly(store: Any) -> None:
     """It is analysed for every batch; in CPU time, for the machine may be busy."""
-    parameters = {"trace_ids": [TRACE], "from_ns": 0, "to_ns": 1}
+    parameters = {"trace_ids": [TRACE], "tenant": "", "from_ns": 0, "to_ns": 1}
     used = []
     for _ in range(4):
         before = time.process_time()

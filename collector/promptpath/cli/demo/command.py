@@ -158,7 +158,7 @@ def _play(
             from promptpath.cli import show
 
             row = show.find(client, slowest["prompt_id"])
-            return outcome, row | {"names": show.span_names(client, row["trace_id"], row["joined_traces"])}
+            return outcome, row | {"names": show.span_names(client, row)}
         finally:
             client.close()
 

@@ -33,10 +33,10 @@ _POINTS_BEFORE: Final = 3
 _MAX_STALLS: Final = 5_000
 
 
-def explain(client: Client, prompts: pa.Table, opened: list[pa.Table]) -> pa.Table:
+def explain(client: Client, prompts: pa.Table, opened: list[pa.Table], tenant: str = "") -> pa.Table:
     """`prompts` with the causes of those of `opened` (tables of `stalls.OPEN_SCHEMA`) that storage explains.
 
-    prompts: columns of PROMPT_SCHEMA.
+    prompts: columns of PROMPT_SCHEMA, of a tenant; nothing is said of what others sent.
     """
     if not opened:
         return prompts
@@ -44,12 +44,12 @@ def explain(client: Client, prompts: pa.Table, opened: list[pa.Table]) -> pa.Tab
     found: dict[int, tuple[str, str]] = {}
     uuids = stalls["gpu_uuids"].to_pylist()
     if any(uuids):
-        found |= {index: ("gpu_clock", detail) for index, detail in _clocks(client, stalls, uuids)}
-    found |= {index: ("prefill", prompt_id) for index, prompt_id in _prefills(client, stalls, uuids)}
+        found |= {index: ("gpu_clock", detail) for index, detail in _clocks(client, stalls, uuids, tenant)}
+    found |= {index: ("prefill", prompt_id) for index, prompt_id in _prefills(client, stalls, uuids, tenant)}
     return _told(prompts, stalls, found) if found else prompts
 
 
-def _prefills(client: Client, stalls: pa.Table, uuids: list[list[str]]) -> list[tuple[int, str]]:
+def _prefills(client: Client, stalls: pa.Table, uuids: list[list[str]], tenant: str) -> list[tuple[int, str]]:
     """(stall, prompt) where a stored prompt's prefill on the same engine covers enough of a stall."""
     parameters = {
         "prompt_ids": stalls["prompt_id"].to_pylist(),
@@ -61,11 +61,12 @@ def _prefills(client: Client, stalls: pa.Table, uuids: list[list[str]]) -> list[
         "from_ns": pc.min(stalls["start_ns"]).as_py(),
         "to_ns": pc.max(stalls["end_ns"]).as_py(),
         "share": SHARE,
+        "tenant": tenant,
     }
     return [(int(index), str(one)) for index, one in client.query(_sql("stall_prefills"), parameters).result_rows]
 
 
-def _clocks(client: Client, stalls: pa.Table, uuids: list[list[str]]) -> list[tuple[int, str]]:
+def _clocks(client: Client, stalls: pa.Table, uuids: list[list[str]], tenant: str) -> list[tuple[int, str]]:
     """(stall, what is to be said) where the clock of one of the engine's GPUs fell."""
     which = np.repeat(np.arange(len(uuids)), [len(one) for one in uuids])
     parameters: dict[str, Any] = {
@@ -76,6 +77,7 @@ def _clocks(client: Client, stalls: pa.Table, uuids: list[list[str]]) -> list[tu
         "ends": stalls["end_ns"].to_numpy()[which].tolist(),
         "before_ns": _BEFORE_NS,
         "points": _POINTS_BEFORE,
+        "tenant": tenant,
         "fallen": FALLEN,
         "from_ns": pc.min(stalls["start_ns"]).as_py() - _BEFORE_NS,
         "to_ns": pc.max(stalls["end_ns"]).as_py(),

@@ -42,16 +42,21 @@ _FIND: Final = """
 
 
 def complete(
-    client: Client, spans: pa.Table, trace_ids: Sequence[str], read: Callable[[Sequence[str]], pa.Table]
+    client: Client,
+    spans: pa.Table,
+    trace_ids: Sequence[str],
+    read: Callable[[Sequence[str]], pa.Table],
+    tenant: str = "",
 ) -> tuple[pa.Table, list[str]]:
     """The spans of some traces and of all that belong to the same prompts; and the ids of all these traces.
 
-    spans: those of `trace_ids`. read: reads the spans of traces. Remembers the ids of the traces it sees.
+    spans: those of `trace_ids`. read: reads the spans of traces. tenant: whose all of them are.
+    Remembers the ids of the traces it sees.
     """
     known = set(trace_ids)
     all_spans, new = [spans], spans
     for _ in range(_MAX_STEPS):
-        others = sorted(_near(client, new) - known)
+        others = sorted(_near(client, new, tenant) - known)
         if not others:
             break
         known |= set(others)
@@ -60,7 +65,7 @@ def complete(
     return pa.concat_tables(all_spans), sorted(known)
 
 
-def _near(client: Client, spans: pa.Table) -> set[str]:
+def _near(client: Client, spans: pa.Table, tenant: str) -> set[str]:
     """Traces that share ids with those of `spans` and lie near them in time. Stores the ids that are new."""
     if spans.num_rows == 0:
         return set()
@@ -73,6 +78,8 @@ def _near(client: Client, spans: pa.Table) -> set[str]:
     extents = _extents(plain)
     own = pa.table({"trace_id": extents["trace_id"], "key": keys.own_keys(extents["trace_id"].combine_chunks())})
     ids = keys.of_traces(plain)
+    if tenant:
+        ids, own = (table.set_column(1, "key", _owned(table["key"], tenant)) for table in (ids, own))
     mine = pa.concat_tables([ids, own]).join(extents, "trace_id", join_type="inner")
     stored = _find(client, mine["key"].unique(), extents)
     _remember(client, ids.join(extents, "trace_id", join_type="inner"), stored)
@@ -87,6 +94,11 @@ def _near(client: Client, spans: pa.Table) -> set[str]:
         fair = np.bincount(code)[code] <= _MAX_TRACES
         near |= set(pairs["trace_id_other"].filter(pa.array(fair)).unique().to_pylist())
     return near
+
+
+def _owned(names: pa.ChunkedArray, tenant: str) -> pa.ChunkedArray:
+    """Keys that no other tenant has: what names a tenant has no such character."""
+    return pc.binary_join_element_wise(pa.scalar(f"{tenant}\x1f"), names, "")
 
 
 def _codes(column: pa.ChunkedArray) -> Ints:

@@ -129,7 +129,7 @@ FROM
                     (match(request_path, {{inference_paths}}) AND upper({{http_method}}) IN ('', 'POST')) AS on_inference_path,
                     SpanAttributes['gen_ai.operation.name'] IN {{inference_operations}} AS is_inference_operation
                 FROM otel_traces
-                WHERE TraceId IN {trace_ids:Array(String)}
+                WHERE TraceId IN {trace_ids:Array(String)} AND Tenant = {tenant:String}
                     AND toStartOfMinute(Timestamp) BETWEEN toStartOfMinute(fromUnixTimestamp64Nano({from_ns:Int64}))
                         AND toStartOfMinute(fromUnixTimestamp64Nano({to_ns:Int64}))
             )

@@ -260,7 +260,8 @@ def _template() -> str:
 
 
 def compile_select(rules: Sequence[RuleFile], *, explain: bool = False) -> str:
-    """The SELECT that reads spans as SPAN_SCHEMA has them; parameters: trace_ids, from_ns, to_ns.
+    """The SELECT that reads spans as SPAN_SCHEMA has them; parameters: trace_ids, tenant, from_ns,
+    to_ns.
 
     explain: with the columns `rule` (its number in order, from 1; 0 for none) and `name` (of the span) behind them.
     """

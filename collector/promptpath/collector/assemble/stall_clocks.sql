@@ -25,6 +25,7 @@ FROM
             MetricUnit AS unit
         FROM otel_metrics_gauge
         WHERE MetricName IN {names:Array(String)}
+            AND Tenant = {tenant:String}
             AND TimeUnix BETWEEN fromUnixTimestamp64Nano({from_ns:Int64}) AND fromUnixTimestamp64Nano({to_ns:Int64})
             AND toStartOfMinute(TimeUnix) >= toStartOfMinute(fromUnixTimestamp64Nano({from_ns:Int64}))
             AND toStartOfMinute(TimeUnix) <= toStartOfMinute(fromUnixTimestamp64Nano({to_ns:Int64}))

@@ -24,6 +24,7 @@ FROM
         -- A prefill of up to a minute, of a prompt up to 15 seconds old or whose root's clock is so much off.
         WHERE start_time BETWEEN fromUnixTimestamp64Nano({from_ns:Int64} - 75000000000, 'UTC')
                 AND fromUnixTimestamp64Nano({to_ns:Int64} + 15000000000, 'UTC')
+            AND token_tenant = {tenant:String}
             AND `segments.stage` = 'prefill'
             AND `segments.hop` IN {services:Array(String)}
     ) AS prefills

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,16 @@ class Shard:
         return "assembler" if self.count == 1 else f"assembler {self.index}/{self.count}"
 
 
+class Trace(NamedTuple):
+    """A trace is known by whose it is, too: tenants may use the same ids, and their spans are never assembled together.
+
+    tenant: '' where the collector asks for no tokens.
+    """
+
+    tenant: str
+    id: str
+
+
 @dataclass(frozen=True)
 class Arrivals:
     """Rows of `trace_arrivals`, oldest first.
@@ -44,7 +54,7 @@ class Arrivals:
     """
 
     key: npt.NDArray[np.uint64]
-    trace_id: list[str]
+    trace: list[Trace]
     at_ns: Ints
     spans: Ints
 
@@ -58,7 +68,8 @@ def arrivals_after(client: Client, after_ns: int, shard: Shard, limit: int) -> A
     """Arrivals after an instant, oldest first; `limit` or more if there are as many, all of one instant together."""
     table = client.query_arrow(
         """
-        SELECT cityHash64(TraceId, ArrivedAt, FirstStart, LastEnd, Spans) AS key, TraceId AS trace_id,
+        SELECT cityHash64(Tenant, TraceId, ArrivedAt, FirstStart, LastEnd, Spans) AS key, TraceId AS trace_id,
+            toString(Tenant) AS tenant,
             toUnixTimestamp64Nano(ArrivedAt) AS at_ns, toInt64(Spans) AS spans
         FROM trace_arrivals
         WHERE ArrivedAt > fromUnixTimestamp64Nano({after_ns:Int64}, 'UTC')
@@ -70,29 +81,29 @@ def arrivals_after(client: Client, after_ns: int, shard: Shard, limit: int) -> A
     )
     return Arrivals(
         key=table["key"].to_numpy().astype(np.uint64),
-        trace_id=table["trace_id"].to_pylist(),
+        trace=list(map(Trace, table["tenant"].to_pylist(), table["trace_id"].to_pylist())),
         at_ns=table["at_ns"].to_numpy().astype(np.int64),
         spans=table["spans"].to_numpy().astype(np.int64),
     )
 
 
-def traces_between(client: Client, from_ns: int, to_ns: int, shard: Shard) -> list[tuple[str, int]]:
-    """(trace id, spans) of traces with spans in an interval of their own time, earliest first."""
+def traces_between(client: Client, from_ns: int, to_ns: int, shard: Shard) -> list[tuple[Trace, int]]:
+    """(trace, spans) of traces with spans in an interval of their own time, earliest first."""
     rows = client.query(
         """
-        SELECT TraceId, sum(Spans)
+        SELECT Tenant, TraceId, sum(Spans)
         FROM trace_arrivals
         WHERE TraceId IN (
             SELECT TraceId FROM otel_traces_trace_id_ts
             WHERE End >= toDateTime(intDiv({from_ns:Int64}, 1000000000)) AND Start <= toDateTime(intDiv({to_ns:Int64},
             1000000000))
         ) AND cityHash64(TraceId) % {shards:UInt32} = {shard:UInt32}
-        GROUP BY TraceId
-        ORDER BY min(FirstStart), TraceId
+        GROUP BY Tenant, TraceId
+        ORDER BY min(FirstStart), TraceId, Tenant
         """,
         parameters={"from_ns": from_ns, "to_ns": to_ns, "shards": shard.count, "shard": shard.index},
     ).result_rows
-    return [(str(trace), int(spans)) for trace, spans in rows]
+    return [(Trace(str(tenant), str(trace)), int(spans)) for tenant, trace, spans in rows]
 
 
 def bounds_ns(client: Client, trace_ids: Sequence[str]) -> tuple[int, int]:
@@ -108,44 +119,50 @@ def bounds_ns(client: Client, trace_ids: Sequence[str]) -> tuple[int, int]:
     return int(first) * 1_000_000_000, (int(last) + 1) * 1_000_000_000
 
 
-def rooted(client: Client, trace_ids: Sequence[str]) -> set[str]:
+def rooted(client: Client, traces: Sequence[Trace]) -> set[Trace]:
     """Those of some traces whose root span has come (spans come when they end, so it has ended too)."""
+    trace_ids = sorted({trace.id for trace in traces})
     first, last = bounds_ns(client, trace_ids)
     rows = client.query(
         """
-        SELECT DISTINCT TraceId
+        SELECT DISTINCT Tenant, TraceId
         FROM otel_traces
         WHERE TraceId IN {trace_ids:Array(String)} AND ParentSpanId = ''
             AND toStartOfMinute(Timestamp) BETWEEN toStartOfMinute(fromUnixTimestamp64Nano({from_ns:Int64}))
                 AND toStartOfMinute(fromUnixTimestamp64Nano({to_ns:Int64}))
         """,
-        parameters={"trace_ids": list(trace_ids), "from_ns": first, "to_ns": last},
+        parameters={"trace_ids": trace_ids, "from_ns": first, "to_ns": last},
     ).result_rows
-    return {str(trace) for (trace,) in rows}
+    return {Trace(str(tenant), str(trace)) for tenant, trace in rows} & set(traces)
 
 
-def read_spans(client: Client, trace_ids: Sequence[str], select: str | None = None) -> pa.Table:
-    """All stored spans of some traces, as SPAN_SCHEMA has them. select: of other rules than those that come along."""
+def read_spans(client: Client, trace_ids: Sequence[str], select: str | None = None, tenant: str = "") -> pa.Table:
+    """All stored spans of some traces of a tenant, as SPAN_SCHEMA has them.
+
+    select: of other rules than those that come along.
+    """
     first, last = bounds_ns(client, trace_ids)
     return client.query_arrow(
         select or default_select(),
-        parameters={"trace_ids": list(trace_ids), "from_ns": first, "to_ns": last},
+        parameters={"trace_ids": list(trace_ids), "from_ns": first, "to_ns": last, "tenant": tenant},
         settings={"output_format_arrow_low_cardinality_as_dictionary": 1},
     )
 
 
-def read_clocks(client: Client) -> ClockPool:
-    """The offsets between hosts as stored, of the last minutes of each pair: where an assembler goes on from."""
+def read_clocks(client: Client, tenant: str = "") -> ClockPool:
+    """The offsets between a tenant's hosts as stored, of each pair's last minutes: where an assembler goes on from."""
     pool = ClockPool()
     rows = client.query_arrow(
         """
         SELECT host_a, host_b, toUnixTimestamp64Nano(at) AS at_ns, offset_ns, error_ns
         FROM clock_offsets
-        WHERE (host_a, host_b, toStartOfMinute(at)) IN (
+        WHERE Tenant = {tenant:String} AND (host_a, host_b, toStartOfMinute(at)) IN (
             SELECT host_a, host_b, arrayJoin([max(minute), max(minute) - 60]) FROM
-            (SELECT host_a, host_b, toStartOfMinute(at) AS minute FROM clock_offsets)
+            (SELECT host_a, host_b, toStartOfMinute(at) AS minute FROM clock_offsets
+            WHERE Tenant = {tenant:String})
             GROUP BY host_a, host_b)
-        """
+        """,
+        parameters={"tenant": tenant},
     )
     if rows.num_rows:
         pool.add(of_table(rows))
@@ -153,11 +170,11 @@ def read_clocks(client: Client) -> ClockPool:
     return pool
 
 
-def write_clocks(client: Client, pool: ClockPool) -> None:
-    """Store the offsets between hosts that have become known since the last time."""
+def write_clocks(client: Client, pool: ClockPool, tenant: str = "") -> None:
+    """Store the offsets between a tenant's hosts that have become known since the last time."""
     rows = pool.new()
     if rows.num_rows:
-        insert_clock_offsets(client, rows)
+        insert_clock_offsets(client, rows, tenant=tenant)
 
 
 def read_position(client: Client, shard: Shard) -> int:

@@ -90,7 +90,7 @@ def _open(prompt_id: str | None) -> None:
 
 def _show(prompt: dict[str, Any], tz: tzinfo) -> None:
     pen = ink(st.context.theme.type)
-    spans = data.spans(prompt["trace_id"], tuple(prompt["joined_traces"]))
+    spans = data.spans(prompt["trace_id"], tuple(prompt["joined_traces"]), prompt["token_tenant"])
     with st.container(key="facts"):
         st.html(prompt_html.facts(prompt, prompt_view.hops(prompt, spans), tz))
     _figures(prompt)

@@ -107,15 +107,24 @@ def find(client: Client, text: str, *, limit: int = 100) -> pa.Table:
     return arrow(client, query.replace("/*match*/", prefix), parameters)
 
 
-def spans_of_trace(client: Client, trace_id: str, *, joined: Sequence[str] = (), limit: int = SPANS_MAX) -> pa.Table:
+def spans_of_trace(
+    client: Client,
+    trace_id: str,
+    *,
+    joined: Sequence[str] = (),
+    tenant: str | None = None,
+    limit: int = SPANS_MAX,
+) -> pa.Table:
     """A trace's spans as they came, in the order in which they began: all columns of `otel_traces`.
 
-    joined: further traces whose spans are wanted, as a prompt's `joined_traces` names them.
+    joined: further traces whose spans are wanted, as a prompt's `joined_traces` names them. tenant: only spans that
+    were sent for it (a prompt's `token_tenant`); None: of all.
 
     Beside them `StartNs`, `EndNs` and `EventsNs`, exact. Attribute maps are Arrow maps (lists of pairs in Python).
     """
     query = load("spans_of_trace")
-    parameters = {"trace_ids": [one.lower() for one in (trace_id, *joined)], "limit": min(limit, SPANS_MAX)}
+    trace_ids = [one.lower() for one in (trace_id, *joined)]
+    parameters = {"trace_ids": trace_ids, "tenant": tenant, "limit": min(limit, SPANS_MAX)}
     found = arrow(client, query.replace("/*bounds*/", load("spans_of_trace_bounds")), parameters)
     if found.num_rows:
         return found

@@ -7,6 +7,6 @@ SELECT
     StartNs + toInt64(Duration) AS EndNs,
     arrayMap(t -> toUnixTimestamp64Nano(t), s.`Events.Timestamp`) AS EventsNs
 FROM otel_traces AS s
-WHERE TraceId IN {trace_ids:Array(String)} /*bounds*/
+WHERE TraceId IN {trace_ids:Array(String)} AND (isNull({tenant:Nullable(String)}) OR Tenant = {tenant:Nullable(String)}) /*bounds*/
 ORDER BY s.Timestamp, EndNs DESC, SpanId
 LIMIT {limit:UInt32}
