@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
+from promptpath.cli.errors import Wrong
 from promptpath.cli.extras import need
 from promptpath.cli.options import command, option, retention_option, rules_option
 from promptpath.cli.stack import receiver_options
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_ORIGIN = re.compile(r"\*|https?://[^/\s]+")
+
+
+def _file_option(name: str, text: str) -> Callable[[_F], _F]:
+    path = click.Path(path_type=Path, dir_okay=False)
+    return option(name, type=path, default=None, show_default=False, help=text)
+
+
+def _check_origins(_: click.Context, __: click.Parameter, origins: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise click.BadParameter(f"{origin!r} is no origin: write scheme://host, with no path, or *")
+    return origins
 
 
 @command("collector")
@@ -31,6 +50,24 @@ from promptpath.cli.stack import receiver_options
     help="A file of tokens (see: promptpath tokens); without it everyone who reaches a port may use it.",
 )
 @retention_option
+@_file_option("--tls-cert", "The server's certificate and its chain, PEM: TLS on the OTLP ports.")
+@_file_option("--tls-key", "The key of --tls-cert, PEM, not encrypted.")
+@_file_option("--tls-client-ca", "CAs, PEM: only clients with a certificate of theirs are let in (mTLS).")
+@option(
+    "--cors-origin",
+    "cors_origins",
+    multiple=True,
+    callback=_check_origins,
+    metavar="ORIGIN",
+    show_default=False,
+    help="Whose pages may send from a browser, such as https://app.example.com; * for any; may be repeated.",
+)
+@option(
+    "--allow-anonymous",
+    is_flag=True,
+    default=False,
+    help="Listen beyond this machine although no tokens or client certificates are asked for.",
+)
 @option("--max-body-bytes", type=click.IntRange(1), default=64 << 20, help="The largest request, decompressed.")
 def collector(
     storage: str | None,
@@ -43,6 +80,11 @@ def collector(
     rules: Path | None,
     tokens: Path | None,
     ttl: dict[str, int],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_client_ca: Path | None,
+    cors_origins: tuple[str, ...],
+    allow_anonymous: bool,
     max_body_bytes: int,
 ) -> None:
     """Receives OTLP, stores it, and turns it into prompts.
@@ -51,9 +93,15 @@ def collector(
     """
     need("collector", "collector")
     from promptpath.collector.service import Collector, CollectorConfig
+    from promptpath.collector.tls import TlsFiles
     from promptpath.storage.connection import DEFAULT_URL
     from promptpath.storage.urls import redacted
 
+    tls = None
+    if tls_cert is not None and tls_key is not None:
+        tls = TlsFiles(tls_cert, tls_key, tls_client_ca)
+    elif tls_cert is not None or tls_key is not None or tls_client_ca is not None:
+        raise Wrong("TLS takes both --tls-cert and --tls-key")
     config = CollectorConfig(
         storage=storage or DEFAULT_URL,
         host=host,
@@ -66,12 +114,16 @@ def collector(
         grace_s=grace_s,
         rules=rules,
         tokens=tokens,
+        tls=tls,
+        cors_origins=cors_origins,
+        allow_anonymous=allow_anonymous,
     )
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def ready(running: Collector) -> None:
         at = running.ports
         sql = redacted(running.sql_url)
-        click.echo(f"OTLP/HTTP  http://{host}:{at.http}\nOTLP/gRPC  {host}:{at.grpc}\nSQL        {sql}")
+        scheme = "http" if tls is None else "https"
+        click.echo(f"OTLP/HTTP  {scheme}://{host}:{at.http}\nOTLP/gRPC  {host}:{at.grpc}\nSQL        {sql}")
 
     Collector(config).run(ready)

@@ -161,10 +161,15 @@ def load(path: Path, known: Mapping[str, click.Parameter]) -> dict[str, Any]:
             close = difflib.get_close_matches(key, known, n=1)
             meant = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}"
             raise Wrong(f"{path}: unknown key {key!r}: {meant}")
-        if not isinstance(value, str | int | float):
+        several = isinstance(parameter, click.Option) and parameter.multiple
+        if several:
+            values[key] = value = value.split() if isinstance(value, str) else value
+        items = value if several and isinstance(value, list) else [value]
+        if not all(isinstance(item, str | int | float) for item in items):
             raise Wrong(f"{path}: {key}: {value!r} is no single value: write {key} = VALUE")
         try:
-            parameter.type.convert(value, parameter, None)
+            for item in items:
+                parameter.type.convert(item, parameter, None)
         except click.UsageError as failure:
             raise Wrong(f"{path}: {key}: {failure.message}") from None
     return values

@@ -2,45 +2,75 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from typing import Any, Final
 
 import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
 
 from promptpath.collector import otlp, rpc_status
 from promptpath.collector.auth import AuthError
-from promptpath.collector.intake import Intake, Refusal, response_of
+from promptpath.collector.intake import Busy, Intake, Refusal, response_of
 from promptpath.collector.journal import JournalError
-from promptpath.collector.otlp import Malformed, OtlpError, Signal, TooLarge
+from promptpath.collector.otlp import OtlpError, Signal, TooLarge, TooSlow
+from promptpath.collector.otlp.errors import INVALID_ARGUMENT
+from promptpath.collector.tls import Tls
 
-_WORKERS: Final = 16
-#: How long the library may take to tell that it has ended a call whose message it refused.
-_REFUSAL_S: Final = 0.5
+#: Seconds that a call may take to send its one message. A call that waits costs a few kilobytes, and no thread.
+MESSAGE_S: Final = 15.0
+#: Calls that are open at once on one connection and in all; what comes above that is refused by the library.
+_CALLS_PER_CONNECTION: Final = 256
+_CALLS: Final = 4096
+#: Messages over this are read in a worker thread, so that one of them does not hold up the others.
+_OFFLOAD_BYTES: Final = 128 << 10
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+_OPTIONS: Final = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", _CALLS_PER_CONNECTION),
+    # A peer that has gone without a word is found out, and may ask whether we are there as often as it likes to.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # Connections come anew from time to time, so that a balancer in front spreads them over collectors that were added.
+    ("grpc.max_connection_age_ms", 30 * 60_000),
+    ("grpc.max_connection_age_grace_ms", 60_000),
+    ("grpc.max_connection_idle_ms", 15 * 60_000),
+)
 
 
 class GrpcReceiver:
-    """A gRPC server with the three export methods, on threads: a handler waits for its group commit."""
+    """A gRPC server in the running event loop: the three export methods, health and reflection.
 
-    def __init__(self, intake: Intake) -> None:
+    A call is a coroutine that waits, for its message and then for its group commit: senders that are stuck or slow hold
+    up nobody else.
+    """
+
+    def __init__(self, intake: Intake, executor: Executor, tls: Tls | None = None) -> None:
+        """`executor`: threads for large messages."""
         self._intake = intake
-        self._server = grpc.server(
-            ThreadPoolExecutor(_WORKERS, thread_name_prefix="otlp-grpc"),
-            options=[
-                ("grpc.max_receive_message_length", intake.max_body_bytes),
-                ("grpc.so_reuseport", 0),
-            ],
+        self._executor = executor
+        self._tls = tls
+        self._health = health.aio.HealthServicer()
+        self._server = grpc.aio.server(
+            options=[("grpc.max_receive_message_length", intake.max_body_bytes), *_OPTIONS],
+            maximum_concurrent_rpcs=_CALLS,
         )
         # On the wire a unary request is a stream of one. As a stream it reaches the handler even when the library
         # refuses the message for its size, so that the refusal is counted.
         handlers = {signal.rpc_method: grpc.stream_unary_rpc_method_handler(self._handler(signal)) for signal in Signal}
         self._server.add_generic_rpc_handlers((_Methods(handlers),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._services = [signal.rpc_method.split("/")[1] for signal in Signal]
+        names = (*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
 
-    def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int) -> int:
         """Listens on `host:port` (0: a free port) and returns the port.
 
         Raises:
@@ -48,52 +78,74 @@ class GrpcReceiver:
         """
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
-            bound = self._server.add_insecure_port(address)
+            if self._tls is None:
+                bound = self._server.add_insecure_port(address)
+            else:
+                bound = self._server.add_secure_port(address, self._tls.grpc_credentials())
         except RuntimeError as error:
             raise OSError(str(error)) from error
         if bound == 0:
             raise OSError(f"cannot listen on {address}")
-        self._server.start()
+        await self._server.start()
+        for service in ("", *self._services):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         return int(bound)
 
-    def stop(self, grace_s: float) -> None:
-        """Refuses new calls and waits up to `grace_s` for those under way."""
-        self._server.stop(grace_s).wait()
+    async def stop(self, grace_s: float) -> None:
+        """Says that it is not serving any more, refuses new calls, and waits up to `grace_s` for those under way."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace_s)
 
-    def _handler(self, signal: Signal) -> Callable[[Iterator[bytes], Any], bytes]:
-        def export(messages: Iterator[bytes], context: Any) -> bytes:
+    def _handler(self, signal: Signal) -> Callable[[Any, Any], Awaitable[bytes]]:
+        async def export(_: Any, context: Any) -> bytes:
             started = time.perf_counter()
             try:
                 tenant = self._intake.tenant_of(dict(context.invocation_metadata()).get("authorization"))
-                read = self._intake.read(signal, self._message(messages, context), otlp.PROTOBUF, tenant=tenant)
-                self._intake.keep(read).result()
-            except (OtlpError, AuthError, JournalError) as error:
-                _abort(context, self._intake.refused(signal, "grpc", error))
+                message = await self._message(context)
+                with self._intake.holding() as held:
+                    held.add(len(message))
+                    read = await self._read(signal, message, tenant)
+                    await asyncio.wrap_future(self._intake.keep(read))
+            except (OtlpError, AuthError, JournalError, Busy) as error:
+                await _abort(context, self._intake.refused(signal, "grpc", error))
+                raise
             self._intake.acknowledged(read, "grpc", started)
             response: bytes = response_of(read).SerializeToString()  # type: ignore[attr-defined]
             return response
 
         return export
 
-    def _message(self, messages: Iterator[bytes], context: Any) -> bytes:
+    async def _read(self, signal: Signal, message: bytes, tenant: str) -> otlp.Request:
+        if len(message) <= _OFFLOAD_BYTES:
+            return self._intake.read(signal, message, otlp.PROTOBUF, tenant=tenant)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, self._intake.read, signal, message, otlp.PROTOBUF, "", tenant)
+
+    async def _message(self, context: Any) -> bytes:
         """The call's one message.
 
         Raises:
-            TooLarge: the library refused it. It cancels the call then, before or after this reads from it.
-            Malformed: the caller sent none.
+            NoMessage: there is none, or the library refused it for its size.
+            TooSlow: it did not come in time.
         """
-        refused: Exception | None = None
         try:
-            return next(messages)
-        except StopIteration:
-            over = threading.Event()
-            if context.add_callback(over.set) and not over.wait(_REFUSAL_S):
-                raise Malformed("the call has no message: it is one export request") from None
-        except Exception as error:  # the library's own, without a public type
-            refused = error
-        raise TooLarge(
-            f"the message has more than {self._intake.max_body_bytes} bytes, which is the limit"
-        ) from refused
+            async with asyncio.timeout(MESSAGE_S):
+                message = await context.read()
+        except TimeoutError:
+            raise TooSlow(f"the message did not come within {MESSAGE_S:g} s") from None
+        if not isinstance(message, bytes):
+            raise NoMessage(f"the call has no message, or one of more than {self._intake.max_body_bytes} bytes")
+        return message
+
+
+class NoMessage(TooLarge):
+    """A call that ends without a message for us.
+
+    The library has told the sender of one over the limit so already (RESOURCE_EXHAUSTED), and does not tell us; a call
+    with none at all ends with this one's code. They are counted alike: the first is what happens.
+    """
+
+    rpc_code = INVALID_ARGUMENT
 
 
 class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -104,7 +156,7 @@ class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]
         return self._handlers.get(handler_call_details.method)
 
 
-def _abort(context: Any, refusal: Refusal) -> None:
+async def _abort(context: Any, refusal: Refusal) -> None:
     details = rpc_status.status(refusal.rpc_code, refusal.message, retry_after_s=refusal.retry_after_s)
-    context.set_trailing_metadata(((_DETAILS_KEY, details.SerializeToString()),))
-    context.abort(_CODES[refusal.rpc_code], refusal.message)  # raises
+    trailing = ((_DETAILS_KEY, details.SerializeToString()),)
+    await context.abort(_CODES[refusal.rpc_code], refusal.message, trailing)  # raises

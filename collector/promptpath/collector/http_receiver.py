@@ -5,37 +5,57 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from google.protobuf import json_format
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 
 from promptpath.collector import otlp, rpc_status, selfmetrics
 from promptpath.collector.auth import AuthError
-from promptpath.collector.intake import Intake, Refusal, response_of
+from promptpath.collector.intake import Busy, Held, Intake, Refusal, response_of
 from promptpath.collector.journal import JournalError
-from promptpath.collector.otlp import JSON, OtlpError, Signal, TooLarge
+from promptpath.collector.otlp import JSON, OtlpError, Signal, TooLarge, TooSlow
 
 #: Bodies over this are read in a worker thread, so that one of them does not hold up the others.
 _OFFLOAD_BYTES: Final = 128 << 10
 #: How far past the limit a body is still read (and dropped), so that its sender gets to see the answer.
 _DRAIN_FACTOR: Final = 4
+#: Seconds until the next piece of a body must be there, and the whole of it.
+PIECE_S: Final = 15.0
+BODY_S: Final = 120.0
+#: Reasons of refusals that come before a body has been read to its end.
+_UNREAD: Final = (TooLarge.reason, TooSlow.reason, "busy")
 
 
 def build_app(
-    intake: Intake, metrics: selfmetrics.SelfMetrics, is_ready: Callable[[], str], executor: Executor
+    intake: Intake,
+    metrics: selfmetrics.SelfMetrics,
+    is_ready: Callable[[], str],
+    executor: Executor,
+    cors_origins: Sequence[str] = (),
 ) -> FastAPI:
     """The application.
 
     Args:
         is_ready: says why the collector is not ready to accept, or "" if it is.
         executor: threads for large bodies.
+        cors_origins: whose pages may send from browsers; `*` for any.
     """
     app = FastAPI(title="Promptpath collector", docs_url=None, redoc_url=None, openapi_url=None)
     receiver = _Receiver(intake, executor)
+    if cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(cors_origins),
+            allow_methods=["POST"],
+            allow_headers=["*"],
+            expose_headers=["Retry-After", "WWW-Authenticate"],
+            max_age=3600,
+        )
 
     for signal in Signal:
         app.add_api_route(
@@ -71,13 +91,17 @@ class _Receiver:
         return export
 
     async def _export(self, signal: Signal, request: Request) -> Response:
+        with self._intake.holding() as held:
+            return await self._receive(signal, request, held)
+
+    async def _receive(self, signal: Signal, request: Request, held: Held) -> Response:
         started = time.perf_counter()
         content_type = request.headers.get("content-type", "")
         encoding = request.headers.get("content-encoding", "")
         try:
             tenant = self._intake.tenant_of(request.headers.get("authorization"))
             otlp.media_type(content_type)
-            body = await _body(request, self._intake.max_body_bytes)
+            body = await _body(request, self._intake.max_body_bytes, held)
             if len(body) > _OFFLOAD_BYTES:
                 loop = asyncio.get_running_loop()
                 read = await loop.run_in_executor(
@@ -89,28 +113,39 @@ class _Receiver:
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is there to read it
         except AuthError as error:
-            with contextlib.suppress(
-                ClientDisconnect, TooLarge
-            ):  # a sender that is still at it would not see the answer
-                await _body(request, 0, drain=self._intake.max_body_bytes)
+            # A sender that is still at it would not see the answer.
+            with contextlib.suppress(ClientDisconnect, TooLarge, TooSlow):
+                await _body(request, 0, held, drain=self._intake.max_body_bytes)
             return _refusal(self._intake.refused(signal, "http", error), content_type)
-        except (OtlpError, JournalError) as error:
+        except (OtlpError, JournalError, Busy) as error:
             return _refusal(self._intake.refused(signal, "http", error), content_type)
         self._intake.acknowledged(read, "http", started)
         return _answer(response_of(read), content_type)
 
 
-async def _body(request: Request, limit: int, *, drain: int | None = None) -> bytes:
+async def _body(request: Request, limit: int, held: Held, *, drain: int | None = None) -> bytes:
     """The body as it came, at most `limit` bytes of it; up to `drain` more is dropped while it is read."""
+    loop = asyncio.get_running_loop()
+    last_chance = loop.time() + BODY_S
     last = limit * _DRAIN_FACTOR if drain is None else drain
     chunks: list[bytes] = []
     size = 0
-    async for chunk in request.stream():
+    pieces = request.stream()
+    while True:
+        try:
+            async with asyncio.timeout_at(min(loop.time() + PIECE_S, last_chance)):
+                chunk = await anext(pieces)
+        except StopAsyncIteration:
+            break
+        except TimeoutError:
+            raise TooSlow(f"the body did not come in time: {size} bytes so far") from None
         size += len(chunk)
         if size <= limit:
+            held.add(len(chunk))
             chunks.append(chunk)
         else:
             chunks.clear()
+            held.drop()
             if size > last:
                 break
     if size > limit:
@@ -132,7 +167,7 @@ def _refusal(refusal: Refusal, content_type: str) -> Response:
         headers["Retry-After"] = str(refusal.retry_after_s)
     if refusal.challenge:
         headers["WWW-Authenticate"] = refusal.challenge
-    if refusal.reason == TooLarge.reason:
+    if refusal.reason in _UNREAD:
         headers["Connection"] = "close"  # the rest of the body may still be on its way
     message = rpc_status.status(refusal.rpc_code, refusal.message, retry_after_s=refusal.retry_after_s)
     return _answer(message, content_type, status=refusal.http_status, headers=headers)

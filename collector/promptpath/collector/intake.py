@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -16,8 +18,39 @@ from promptpath.collector.selfmetrics import SelfMetrics
 Protocol = Literal["http", "grpc"]
 #: What a sender that meets a full journal or a failing disk is told to wait.
 RETRY_AFTER_S: Final = 1
+#: Bodies that may be in memory at once, before they are in the journal. One is let in whatever its size.
+HELD_BYTES: Final = 256 << 20
 _TOO_MANY_REQUESTS: Final = 429
 _SERVICE_UNAVAILABLE: Final = 503
+
+
+class Busy(Exception):
+    """Too much is being received at once; the sender is asked to come back."""
+
+
+class Held:
+    """The memory that a body takes up while it is received and read."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._bytes = 0
+
+    def add(self, size: int) -> None:
+        """More of it has come.
+
+        Raises:
+            Busy: there is no room for it.
+        """
+        others = self._intake.held_bytes - self._bytes
+        if others > 0 and self._intake.held_bytes + size > HELD_BYTES:
+            raise Busy(f"{others} bytes of other requests are being received")
+        self._bytes += size
+        self._intake.held_bytes += size
+
+    def drop(self) -> None:
+        """It is not held any more."""
+        self._intake.held_bytes -= self._bytes
+        self._bytes = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +80,8 @@ class Intake:
     ) -> None:
         """Without `tokens` everyone may send, and rows say of their tenant what their sender says."""
         self.max_body_bytes = max_body_bytes
+        #: Bytes of bodies that are being received and read; kept by the event loop's thread only.
+        self.held_bytes = 0
         self._tokens = tokens
         self._reader = reader
         self._journal = journal
@@ -77,6 +112,15 @@ class Intake:
             owner=tenant,
         )
 
+    @contextmanager
+    def holding(self) -> Iterator[Held]:
+        """Around receiving and keeping one body."""
+        held = Held(self)
+        try:
+            yield held
+        finally:
+            held.drop()
+
     def keep(self, request: Request) -> Future[None]:
         """Journals a request; the future is done once it is durable.
 
@@ -99,12 +143,16 @@ class Intake:
             self._metrics.add("rejected_items_total", request.rejected, signal, protocol)
         self._metrics.observe_ack(time.perf_counter() - started)
 
-    def refused(self, signal: Signal, protocol: Protocol, error: OtlpError | AuthError | JournalError) -> Refusal:
+    def refused(
+        self, signal: Signal, protocol: Protocol, error: OtlpError | AuthError | JournalError | Busy
+    ) -> Refusal:
         """Counts a refusal and says how to answer it."""
         if isinstance(error, OtlpError):
             refusal = Refusal(error.http_status, error.rpc_code, error.reason, str(error), None)
         elif isinstance(error, AuthError):
             refusal = Refusal(error.http_status, error.rpc_code, error.reason, str(error), None, error.challenge)
+        elif isinstance(error, Busy):
+            refusal = Refusal(_SERVICE_UNAVAILABLE, UNAVAILABLE, "busy", str(error), RETRY_AFTER_S)
         elif isinstance(error, JournalFull):
             refusal = Refusal(_TOO_MANY_REQUESTS, RESOURCE_EXHAUSTED, "full", str(error), RETRY_AFTER_S)
         else:

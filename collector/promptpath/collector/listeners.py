@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import importlib.util
 import ipaddress
 import socket
 from collections.abc import Iterator
@@ -17,6 +16,8 @@ from typing import Any, Final
 import uvicorn
 
 from promptpath.collector.errors import CollectorError, PortTaken
+from promptpath.collector.http_limits import LimitedProtocol
+from promptpath.collector.tls import Tls
 
 _BACKLOG: Final = 2048
 _START_S: Final = 10.0
@@ -78,22 +79,23 @@ def is_loopback(host: str) -> bool:
 class HttpServer:
     """An ASGI application on a bound socket, in the running event loop."""
 
-    def __init__(self, app: Any, listener: socket.socket, *, grace_s: float) -> None:
+    def __init__(self, app: Any, listener: socket.socket, *, grace_s: float, tls: Tls | None = None) -> None:
         self._listener = listener
-        self._server = _Server(
-            uvicorn.Config(
-                app,
-                http="httptools" if importlib.util.find_spec("httptools") else "h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_keep_alive=75,
-                timeout_graceful_shutdown=max(int(grace_s), 1),
-            )
+        config = uvicorn.Config(
+            app,
+            http=LimitedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=max(int(grace_s), 1),
         )
+        config.load()
+        config.ssl = tls.context if tls is not None else None
+        self._server = _Server(config)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -26,6 +26,7 @@ from promptpath.collector.selfsamples import assembler_samples, journal_samples,
 from promptpath.collector.sql_auth import authenticator
 from promptpath.collector.sql_engine import SqlEngine
 from promptpath.collector.sql_settings import SqlLimits
+from promptpath.collector.tls import Tls, TlsFiles
 from promptpath.collector.writer import Writer
 from promptpath.storage import DEFAULT_URL, client_factory, connect, data_dir, migrate, owner
 from promptpath.storage.connection import cluster_of
@@ -39,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 _BODY_WORKERS: Final = 2
+#: How often the files of TLS are looked at.
+_TLS_LOOK_S: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,10 @@ class CollectorConfig:
 
     `journal` defaults to `journal/` in the store's directory (for a server: the user's data directory). `grace_s`:
     quiet seconds before a prompt is assembled. `rules`: a directory of the user's rule files. `tokens`: a file of
-    tokens, without which everyone who reaches a port may use it. `drain_s`: how long a stop may take to store what the
-    journal holds; the rest is stored by the next start. `sql_limits`: what one query at the SQL endpoint may take.
-    `retention`: seconds that tables keep their rows for, over `storage.retention.DEFAULTS_S`.
+    tokens, without which everyone who reaches a port may use it; beyond this machine that has to be allowed
+    (`allow_anonymous`). `cors_origins`: whose pages may send from browsers. `drain_s`: how long a stop may take to
+    store what the journal holds; the rest is stored by the next start. `sql_limits`: what one query at the SQL endpoint
+    may take. `retention`: seconds that tables keep their rows for, over `storage.retention.DEFAULTS_S`.
     """
 
     storage: str = DEFAULT_URL
@@ -62,6 +66,9 @@ class CollectorConfig:
     grace_s: float = 2.0
     rules: Path | None = None
     tokens: Path | None = None
+    tls: TlsFiles | None = None
+    cors_origins: tuple[str, ...] = ()
+    allow_anonymous: bool = False
     assemble: bool = True
     drain_s: float = 10.0
     retention: Mapping[str, int] = field(default_factory=dict)
@@ -92,6 +99,7 @@ class Collector:
         self._tokens: Tokens | None = None
         #: Sees all at the SQL endpoint where tokens are asked for; known to this process and the store's directory.
         self.owner_token = new_token()
+        self._tls: Tls | None = None
 
     @property
     def ports(self) -> Ports:
@@ -131,6 +139,26 @@ class Collector:
     def _reload(self) -> None:
         if self._tokens is not None:
             self._tokens.reload()
+        if self._tls is not None:
+            self._tls.refresh()
+
+    def _check_exposure(self) -> None:
+        """Others than this machine reach a collector only if it knows who they are, or was told that this is meant."""
+        config = self.config
+        knows = config.tokens is not None or (config.tls is not None and config.tls.client_ca is not None)
+        if is_loopback(config.host) or knows:
+            return
+        if not config.allow_anonymous:
+            raise CollectorError(
+                f"on {config.host} everyone who reaches a port could send and query: give --tokens or --tls-client-ca, "
+                "or say --allow-anonymous if that is meant"
+            )
+        _log.warning("on %s everyone who reaches a port may send and query: no tokens are asked for", config.host)
+
+    async def _watch_tls(self, tls: Tls) -> None:
+        while True:
+            await asyncio.sleep(_TLS_LOOK_S)
+            await asyncio.to_thread(tls.refresh)
 
     async def __aenter__(self) -> Collector:
         try:
@@ -150,6 +178,8 @@ class Collector:
         """Starts in the order in which nothing is ever without what it needs; the stack undoes it backwards."""
         config = self.config
         self._tokens = Tokens(config.tokens) if config.tokens is not None else None
+        self._tls = Tls(config.tls) if config.tls is not None else None
+        self._check_exposure()
         directory = data_dir(config.storage)
         if directory is not None:
             owner.prepare_directory(directory)
@@ -179,6 +209,9 @@ class Collector:
         intake = Intake(Reader(), journal, self.metrics, max_body_bytes=config.max_body_bytes, tokens=self._tokens)
         grpc_port = await self._start_grpc(intake)
         await self._start_http(intake, http_socket)
+        if self._tls is not None:
+            watching = asyncio.create_task(self._watch_tls(self._tls))
+            self._stack.callback(watching.cancel)
         self._ports = Ports(port_of(http_socket), grpc_port, port_of(sql_socket) if sql_socket is not None else None)
         if claim is not None:
             claim.publish(self._owner_url())
@@ -239,20 +272,24 @@ class Collector:
         self._stack.push_async_callback(asyncio.to_thread, assembler.stop)
         self.metrics.add_source(lambda: assembler_samples(assembler.stats))
 
+    def _bodies(self) -> ThreadPoolExecutor:
+        """Threads in which a receiver reads large bodies."""
+        executor = ThreadPoolExecutor(_BODY_WORKERS, thread_name_prefix="otlp-body")
+        self._stack.callback(executor.shutdown)
+        return executor
+
     async def _start_grpc(self, intake: Intake) -> int:
-        receiver = GrpcReceiver(intake)
+        receiver = GrpcReceiver(intake, self._bodies(), self._tls)
         try:
-            port = receiver.start(self.config.host, self.config.grpc_port)
+            port = await receiver.start(self.config.host, self.config.grpc_port)
         except OSError:
             raise PortTaken("--grpc-port", self.config.host, self.config.grpc_port) from None
-        self._stack.push_async_callback(asyncio.to_thread, receiver.stop, self.config.drain_s)
+        self._stack.push_async_callback(receiver.stop, self.config.drain_s)
         return port
 
     async def _start_http(self, intake: Intake, listener: socket.socket) -> None:
-        executor = ThreadPoolExecutor(_BODY_WORKERS, thread_name_prefix="otlp-http")
-        self._stack.callback(executor.shutdown)
-        app = http_receiver.build_app(intake, self.metrics, self._not_ready, executor)
-        server = HttpServer(app, listener, grace_s=self.config.drain_s)
+        app = http_receiver.build_app(intake, self.metrics, self._not_ready, self._bodies(), self.config.cors_origins)
+        server = HttpServer(app, listener, grace_s=self.config.drain_s, tls=self._tls)
         await server.start()
         self._stack.push_async_callback(server.stop)
 

@@ -6,7 +6,7 @@ something wrong with it is walked.
 """
 
 from promptpath.collector.otlp.encoding import decompress
-from promptpath.collector.otlp.errors import Malformed, OtlpError, TooLarge, Unsupported
+from promptpath.collector.otlp.errors import Malformed, OtlpError, TooLarge, TooSlow, Unsupported
 from promptpath.collector.otlp.reader import JSON, PROTOBUF, Reader, Request, media_type
 from promptpath.collector.otlp.signals import Signal
 
@@ -19,6 +19,7 @@ __all__ = [
     "Request",
     "Signal",
     "TooLarge",
+    "TooSlow",
     "Unsupported",
     "decompress",
     "media_type",

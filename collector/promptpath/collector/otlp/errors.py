@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 #: Codes of `google.rpc.Code` that the receivers answer with.
 INVALID_ARGUMENT: Final = 3
+DEADLINE_EXCEEDED: Final = 4
 RESOURCE_EXHAUSTED: Final = 8
 UNIMPLEMENTED: Final = 12
 INTERNAL: Final = 13
@@ -36,6 +37,14 @@ class TooLarge(OtlpError):
     http_status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     rpc_code = RESOURCE_EXHAUSTED
     reason = "too_large"
+
+
+class TooSlow(OtlpError):
+    """A body that does not come. What was there of it is dropped; its sender may try again."""
+
+    http_status = HTTPStatus.REQUEST_TIMEOUT
+    rpc_code = DEADLINE_EXCEEDED
+    reason = "too_slow"
 
 
 class Unsupported(OtlpError):
