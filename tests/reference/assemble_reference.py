@@ -64,7 +64,7 @@ class Span:
     @cached_property
     def first(self) -> int | None:
         """Start to the first delivery of tokens that it saw."""
-        if self.is_part or self.row["stage"] not in CONTAINERS | {"inbound"}:
+        if self.is_part or self.row["stage"] not in CONTAINERS | {"inbound", "hop"}:
             return None
         if self.row["gaps_us"]:
             return min(int(self.row["gaps_us"][0]) * 1000, self.end - self.start)

@@ -74,6 +74,28 @@ def test_json_that_makes_no_sense_is_unknown(read: Callable[..., Row], text: str
     )
 
 
+@pytest.mark.parametrize(("text", "model"), [('"llama"', "llama"), ("llama", ""), ('{"a":1}', '{"a":1}'), ("", "")])
+def test_a_value_that_is_json_itself(read: Callable[..., Row], text: str, model: str) -> None:
+    assert read('[span.fields]\nmodel = [{ attribute = "u", json = "" }]\n', {"u": text})["model"] == model
+
+
+@pytest.mark.parametrize("text", ['"llama"', "llama"])
+def test_a_model_that_mlflow_names(read: Callable[..., Row], text: str) -> None:
+    row = read("", {"mlflow.spanType": '"CHAT_MODEL"', "mlflow.llm.model": text}, name="other")
+    assert (row["stage"], row["request_model"]) == ("call", "llama")
+
+
+@pytest.mark.parametrize(
+    ("operation", "known"),
+    [("general", ""), ("self_check_input", ""), ("chat", "chat"), ("completion", "text_completion")],
+)
+def test_models_that_rails_ask_by_any_name(read: Callable[..., Row], operation: str, known: str) -> None:
+    """NeMo Guardrails names the operation after its task."""
+    said = {"gen_ai.operation.name": operation, "gen_ai.request.model": "m"}
+    row = read("", said, name=f"{operation} m", scope="nemo_guardrails")
+    assert (row["stage"], row["inference"], row["operation"], row["request_model"]) == ("call", True, known, "m")
+
+
 def test_parts_from_the_start_and_the_rest(read: Callable[..., Row]) -> None:
     more = """
     from_start = [

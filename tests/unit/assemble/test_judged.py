@@ -211,3 +211,12 @@ def test_a_guardrail_around_the_prompts_own_call_leaves_it_its_time(make: Make, 
     )
     assert parts(row) == {"gateway": 10, "post": 10 + 10, "network": 20, "prefill": 240, "unattributed": 10}
     assert (row["model"], row["attempts"], row["ttft_engine_ns"]) == ("m-1", 1, 250)
+
+
+def test_a_forwarding_counts_until_its_own_first_token(make: Make, prompt: Prompt, parts: Parts) -> None:
+    row = prompt(
+        make("a", "", 0, 300, "server", service="one", host="1", first_token_ns=100),
+        make("b", "a", 10, 280, "hop", service="one", host="1", first_token_ns=75),
+        make("c", "b", 20, 270, "server", service="two", host="2", first_token_ns=55),
+    )
+    assert parts(row) == {"unattributed": 10 + 15 + 55, "network": 20}

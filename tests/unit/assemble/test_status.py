@@ -37,7 +37,8 @@ def test_by_http_status(make: Make, prompt: Prompt, code: int, status: str, spel
         ("AuthenticationError", "rejected"), ("BadRequestError", "rejected"), ("asyncio.CancelledError",
         "client_abort"), ("starlette.requests.ClientDisconnect", "client_abort"), ("GuardrailRaisedException",
         "blocked"), ("ContentPolicyViolationError", "blocked"), ("ContextLengthExceeded", "rejected"),
-        ("DeadlineExceeded", "timeout"), ("RuntimeError", "error"), ("_OTHER", "error"),
+        ("DeadlineExceeded", "timeout"), ("ThrottlingException", "rate_limited"), ("RESOURCE_EXHAUSTED",
+        "rate_limited"), ("AccessDeniedException", "rejected"), ("RuntimeError", "error"), ("_OTHER", "error"),
     ],
 )  # fmt: skip
 def test_by_the_name_of_an_error(make: Make, prompt: Prompt, name: str, status: str) -> None:

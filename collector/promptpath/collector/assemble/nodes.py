@@ -14,10 +14,23 @@ import numpy as np
 import pyarrow as pa
 
 from promptpath.collector.assemble.ragged import NONE, array_of, bools_of, codes_of, ints_of, spans_of
-from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, ROLE_CODE, STAGE_CODE, Bools, Ints
+from promptpath.collector.assemble.schema import (
+    INBOUND,
+    IS_CONTAINER,
+    NO_NS,
+    ROLE_CODE,
+    STAGE_CODE,
+    Bools,
+    Ints,
+    stage_set,
+)
 from promptpath.collector.assemble.sorting import Words, find, order_by, runs
 from promptpath.collector.assemble.texts import ids_of, ranks_of, sparse_codes_of, take_pairs, texts_of_ids
 from promptpath.semconv import Stage
+
+#: What else may see tokens pass: a forwarding of the prompt, and a hop of which the tree decides what it is.
+_PASSES_ON = stage_set(Stage.HOP)
+_PASSES_ON[STAGE_CODE[INBOUND]] = True
 
 
 @dataclass
@@ -183,7 +196,7 @@ def _first_delivery(gaps: pa.Array, rows: Ints, said: Ints, stage: Ints, duratio
     offsets = gaps.offsets.to_numpy()
     values = gaps.values.to_numpy(zero_copy_only=False)
     first = np.full(len(rows), NO_NS, dtype=np.int64)
-    hop = np.flatnonzero(IS_CONTAINER[stage] | (stage == STAGE_CODE["inbound"]))
+    hop = np.flatnonzero(IS_CONTAINER[stage] | _PASSES_ON[stage])
     row = rows[hop]
     begin = offsets[row]
     has = offsets[row + 1] != begin

@@ -28,7 +28,8 @@ A spelling: the name of a span attribute, or a table of one of
                          event's
     span                 "duration", the span's own
 and of `unit` for times (s, ms, us, ns; time: an ISO 8601 instant; text: a number with its unit behind it, 12.5ms),
-`values` (a mapping; other values count as unknown), `json` (a key into JSON text, dots between several).
+`values` (a mapping; other values count as unknown), `json` (a key into JSON text, dots between several; '' for a text
+that is JSON as a whole).
 """
 
 from __future__ import annotations

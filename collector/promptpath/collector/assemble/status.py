@@ -22,11 +22,11 @@ _ERRORS: Final[tuple[tuple[re.Pattern[str], Status], ...]] = tuple(
     (re.compile(pattern, re.IGNORECASE), status)
     for pattern, status in (
         (r"guardrail|content_?filter|content_?policy|moderation", Status.BLOCKED),
-        (r"rate_?limit|too_?many_?requests|quota", Status.RATE_LIMITED),
+        (r"rate_?limit|too_?many_?requests|quota|throttl|resource_?exhausted", Status.RATE_LIMITED),
         (r"time_?d?_?out|deadline", Status.TIMEOUT),
         (r"cancell?ed|client_?disconnect|generator_?exit|client_?abort", Status.CLIENT_ABORT),
         (
-            r"authenticat|permission_?denied|unauthori[sz]ed|forbidden|invalid_?request|bad_?request|not_?found"
+            r"authenticat|permission_?denied|access_?denied|unauthori[sz]ed|forbidden|invalid_?request|bad_?request|not_?found"
             r"|unprocessable|validation|context_?length|invalid_?argument",
             Status.REJECTED,
         ),
