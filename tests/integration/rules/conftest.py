@@ -101,7 +101,7 @@ def whole(root: Row, critical: list[tuple[str, str, int, int]], *, parts: Row | 
     }  # fmt: skip
     row |= dict.fromkeys(
         ("tenant", "model", "request_model", "operation", "error_type", "finish_reason", "ttft_source", "gaps_source",
-         "joined_by", "workflow_id", "conversation_id", "agent_name"), ""
+         "joined_by", "workflow_id", "conversation_id", "agent_name", "token_tenant"), ""
     )  # fmt: skip
     row |= dict.fromkeys(
         ("streaming", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "ttft_ns", "ttft_engine_ns",
