@@ -92,8 +92,8 @@ def _raw(spelling: Spelling) -> str:
     else:
         value = f"{_MAPS[spelling.source]}[{_quote(spelling.name)}]"
     if spelling.json:
-        keys = [one for one in spelling.json if one]
-        value = f"trim(BOTH '\"' FROM JSONExtractRaw({value}{', ' + _list(keys) if keys else ''}))"
+        inside = [one for one in spelling.json if one]
+        value = f"trim(BOTH '\"' FROM JSONExtractRaw({value}{', ' + _list(inside) if inside else ''}))"
     if spelling.values:
         keys, words = _list(key for key, _ in spelling.values), _list(word for _, word in spelling.values)
         value = f"transform({value}, [{keys}], [{words}], '')"
