@@ -62,6 +62,7 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/promptpath bench assemble
+	$(BIN)/promptpath bench size --prompts 5000
 
 build: $(VENV)/.dev
 	$(BIN)/python -m build --outdir dist .

@@ -23,7 +23,7 @@ from promptpath.collector.simulate import ProtobufFile, Scenario, simulate
 from promptpath.collector.simulate.judge import judge
 from promptpath.collector.simulate.scenario import parse_topology
 from promptpath.storage import client_factory, migrate
-from promptpath.storage.ingest import insert_traces
+from promptpath.storage.ingest import insert
 
 _BATCH_BYTES = 8 << 20
 
@@ -60,7 +60,7 @@ def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
     client = factory()
     migrate(client)
     for number, body in enumerate(batches(folder / "traces.pb")):
-        insert_traces(client, body, f"judge-{number}")
+        insert(client, "traces", body, f"judge-{number}")
     lap("store")
     service = AssemblerService(factory, grace_s=0)
     service.flush()

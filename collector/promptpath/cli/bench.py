@@ -21,6 +21,7 @@ def bench(name: str, prompts: int, output: str) -> None:
 
     \b
     assemble   spans made into prompts, a second of one core; beside the same rules in plain Python
+    size       bytes on disk a span, a token and a prompt; beside the same spans in the usual schema
     """
     need("bench", "collector")
     module, _ = NAMES[name]

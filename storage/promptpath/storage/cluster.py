@@ -54,7 +54,9 @@ _HEAD: Final = re.compile(
 _ENGINE: Final = re.compile(r"ENGINE = (?P<kind>\w*MergeTree)(?:\((?P<arguments>[^)]*)\))?")
 #: What a Distributed table has none of.
 _SORTING: Final = re.compile(r",\s*MODIFY ORDER BY \(.*\)$")
-_ADDED_TO_BOTH: Final = re.compile(r" (ADD COLUMN|DROP COLUMN|RENAME COLUMN|COMMENT COLUMN) ")
+_TO_BOTH: Final = re.compile(
+    r" (ADD COLUMN|DROP COLUMN|RENAME COLUMN|COMMENT COLUMN|MODIFY COLUMN (?:IF EXISTS )?\S+ (?!CODEC\()) ?"
+)
 
 
 def create_database(database: str, cluster: str = "") -> str:
@@ -93,7 +95,7 @@ def _spread(statement: str, cluster: str, database: str) -> list[str]:
         return _table(name, rest, written, cluster, database)
     if verb == "ALTER TABLE" and name in SHARDED:
         changes = [written(f"{name}_local", rest)]
-        if _ADDED_TO_BOTH.match(rest):
+        if _TO_BOTH.match(rest):
             changes.append(written(name, _SORTING.sub("", rest)))
         return changes
     if verb == "DROP TABLE" and name in SHARDED:

@@ -93,21 +93,6 @@ def envelope(received_ns: int, oldest_ns: int) -> bytes:
     return ENVELOPE_PREFIX + _ENVELOPE.pack(received_ns, oldest_ns)
 
 
-def insert_traces(client: Client, body: bytes | Path, token: str) -> int:
-    """Stores a batch of spans; see `insert`."""
-    return insert(client, "traces", body, token)
-
-
-def insert_metrics(client: Client, body: bytes | Path, token: str) -> int:
-    """Stores a batch of metrics of all five kinds; see `insert`."""
-    return insert(client, "metrics", body, token)
-
-
-def insert_logs(client: Client, body: bytes | Path, token: str) -> int:
-    """Stores a batch of log records; see `insert`."""
-    return insert(client, "logs", body, token)
-
-
 def insert(client: Client, signal: Signal, body: bytes | Path, token: str) -> int:
     """Stores one batch, once.
 

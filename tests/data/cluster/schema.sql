@@ -1815,3 +1815,14 @@ LEFT JOIN
     GROUP BY database, name
 ) AS p USING (database, name);
 
+-- 0011 codecs
+ALTER TABLE otel_traces_local ON CLUSTER '{cluster}' MODIFY COLUMN TokenGapsUs CODEC(T64, ZSTD(1));
+
+ALTER TABLE otel_traces_local ON CLUSTER '{cluster}' MODIFY COLUMN TokenCounts CODEC(T64, ZSTD(1));
+
+ALTER TABLE otel_traces_local ON CLUSTER '{cluster}' MODIFY COLUMN Duration CODEC(T64, ZSTD(1));
+
+ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY COLUMN gaps_us CODEC(T64, ZSTD(1));
+
+ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY COLUMN gap_tokens CODEC(T64, ZSTD(1));
+

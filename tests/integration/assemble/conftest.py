@@ -14,7 +14,6 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from promptpath.storage import client_factory, migrate
-from promptpath.storage.ingest import insert_traces
 
 Row = dict[str, Any]
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
@@ -49,7 +48,7 @@ _token = itertools.count()
 @pytest.fixture(scope="session")
 def put() -> Callable[[Any, bytes], None]:
     def insert(client: Any, body: bytes) -> None:
-        insert_traces(client, body, f"test-{next(_token)}")
+        insert(client, "traces", body, f"test-{next(_token)}")
 
     return insert
 

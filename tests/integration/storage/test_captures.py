@@ -28,7 +28,7 @@ def test_spans(shared_store: Any, name: str) -> None:
     bodies = requests(CAPTURES / name / "traces.pb")
     expected = list(span_rows(bodies))
     shared_store.client.command("TRUNCATE TABLE otel_traces")
-    ingest.insert_traces(shared_store.client, b"".join(bodies), f"{name}-traces")
+    ingest.insert(shared_store.client, "traces", b"".join(bodies), f"{name}-traces")
     same_rows(stored(shared_store, "otel_traces"), expected, "TraceId", "SpanId", "Timestamp")
 
 
@@ -40,7 +40,7 @@ def test_metrics(shared_store: Any, name: str) -> None:
         expected[table].append(row)
     for kind in ("gauge", "sum", "histogram", "exponential_histogram", "summary"):
         shared_store.client.command(f"TRUNCATE TABLE otel_metrics_{kind}")
-    ingest.insert_metrics(shared_store.client, b"".join(bodies), f"{name}-metrics")
+    ingest.insert(shared_store.client, "metrics", b"".join(bodies), f"{name}-metrics")
     for kind in ("gauge", "sum", "histogram", "exponential_histogram", "summary"):
         same_rows(stored(shared_store, f"otel_metrics_{kind}"), expected[f"otel_metrics_{kind}"], *_POINT)
 
@@ -50,7 +50,7 @@ def test_logs(shared_store: Any, name: str) -> None:
     bodies = requests(CAPTURES / name / "logs.pb")
     expected = list(log_rows(bodies))
     shared_store.client.command("TRUNCATE TABLE otel_logs")
-    ingest.insert_logs(shared_store.client, b"".join(bodies), f"{name}-logs")
+    ingest.insert(shared_store.client, "logs", b"".join(bodies), f"{name}-logs")
     same_rows(stored(shared_store, "otel_logs"), expected, "Timestamp", "TraceId", "Body")
 
 
@@ -59,5 +59,5 @@ def test_a_file_is_a_batch_too(shared_store: Any, tmp_path: Any) -> None:
     segment = tmp_path / "segment"
     segment.write_bytes(b"".join(bodies))
     shared_store.client.command("TRUNCATE TABLE otel_traces")
-    assert ingest.insert_traces(shared_store.client, segment, "segment") == segment.stat().st_size
+    assert ingest.insert(shared_store.client, "traces", segment, "segment") == segment.stat().st_size
     same_rows(stored(shared_store, "otel_traces"), list(span_rows(bodies)), "TraceId", "SpanId", "Timestamp")

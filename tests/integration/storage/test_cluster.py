@@ -105,6 +105,8 @@ def test_tables_and_views_fit_together(engine: Any) -> None:
     ("statement", "made"),
     [
         ("ALTER TABLE prompts_rows ADD COLUMN IF NOT EXISTS x Int8", ["prompts_rows_local", "prompts_rows"]),
+        ("ALTER TABLE otel_traces MODIFY COLUMN Flags UInt64", ["otel_traces_local", "otel_traces"]),
+        ("ALTER TABLE otel_traces MODIFY COLUMN Flags CODEC(T64)", ["otel_traces_local"]),
         ("ALTER TABLE otel_traces ADD INDEX i TraceId TYPE minmax", ["otel_traces_local"]),
         ("ALTER TABLE alerts ADD COLUMN IF NOT EXISTS x Int8", ["alerts"]),
         ("ALTER TABLE otlp_traces_mv MODIFY QUERY SELECT 1 FROM otlp_traces", ["otlp_traces_mv"]),

@@ -49,8 +49,8 @@ def test_the_whole_way_over_http(server: Listener, tmp_path: Path) -> None:
         spans = b"".join(requests(CAPTURES / "vllm-detailed" / "traces.pb"))
         metrics = b"".join(requests(CAPTURES / "litellm-v1-metrics" / "metrics.pb"))
         for _ in range(2):
-            ingest.insert_traces(store.client, spans, "t")
-            ingest.insert_metrics(store.client, metrics, "m")
+            ingest.insert(store.client, "traces", spans, "t")
+            ingest.insert(store.client, "metrics", metrics, "m")
         assert "INSERT INTO otlp_traces FORMAT ProtobufSingle" in {
             " ".join(text.split()) for text in server.engine.seen
         }
@@ -58,7 +58,7 @@ def test_the_whole_way_over_http(server: Listener, tmp_path: Path) -> None:
         tables = {name for name, _ in metric_rows([metrics])}
         assert sum(store.count(name) for name in tables) == len(list(metric_rows([metrics])))
         with pytest.raises(ingest.BadBody):
-            ingest.insert_traces(store.client, b"hello, world", "bad")
+            ingest.insert(store.client, "traces", b"hello, world", "bad")
 
         insert_prompts(store.client, table(prompt(1), prompt(2)))
         assert store.count("prompt_minutes") == 1

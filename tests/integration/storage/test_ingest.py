@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import signal
 import subprocess
@@ -57,20 +58,20 @@ def _ints(*items: int) -> AnyValue:
 
 def test_a_repeated_token_reaches_no_table_twice(store: Any) -> None:
     body = b"".join(requests(CAPTURES / "vllm-default" / "traces.pb"))
-    ingest.insert_traces(store.client, body, "batch-1")
+    ingest.insert(store.client, "traces", body, "batch-1")
     before = {table: store.count(table) for table in _SPAN_TABLES}
     assert before["otel_traces"] == len(list(span_rows([body])))
     for _ in range(2):
-        ingest.insert_traces(store.client, body, "batch-1")
-        ingest.insert_traces(store.open(), body, "batch-1")
+        ingest.insert(store.client, "traces", body, "batch-1")
+        ingest.insert(store.open(), "traces", body, "batch-1")
     assert {table: store.count(table) for table in _SPAN_TABLES} == before
-    ingest.insert_traces(store.client, body, "batch-2")
+    ingest.insert(store.client, "traces", body, "batch-2")
     assert {table: store.count(table) for table in _SPAN_TABLES} == {k: 2 * v for k, v in before.items()}
 
 
 def test_the_same_bytes_under_two_tokens_are_two_batches(store: Any) -> None:
     for token in ("a", "b"):
-        ingest.insert_traces(store.client, _request(_span()), token)
+        ingest.insert(store.client, "traces", _request(_span()), token)
     assert store.count("otel_traces") == 2
 
 
@@ -97,7 +98,7 @@ def test_a_batch_of_several_blocks_is_still_one_batch(store: Any) -> None:
     spans = [_span(n + 1, start_time_unix_nano=_NOW_NS + n * 2_000_000_000) for n in range(70_000)]
     body = _request(*spans)
     for _ in range(2):
-        ingest.insert_traces(store.client, body, "large")
+        ingest.insert(store.client, "traces", body, "large")
     assert store.count("otel_traces") == 70_000
     assert store.count("trace_arrivals") == 70_000
 
@@ -110,7 +111,7 @@ client = connect(sys.argv[1])
 body = Path(sys.argv[2])
 print("ready", flush=True)
 for token in sys.argv[3:]:
-    ingest.insert_traces(client, body, token)
+    ingest.insert(client, "traces", body, token)
     print(token, flush=True)
 """
 
@@ -141,7 +142,7 @@ def test_killed_in_the_middle_and_sent_again(tmp_path: Path) -> None:
     client = connect(url)
     try:
         for token in tokens:
-            ingest.insert_traces(client, body, token)
+            ingest.insert(client, "traces", body, token)
         rows = len(list(span_rows([body])))
         traces = len({row["TraceId"] for row in span_rows([body])})
         counts = [int(str(client.command(f"SELECT count() FROM {table}"))) for table in _SPAN_TABLES]
@@ -157,12 +158,12 @@ def test_killed_in_the_middle_and_sent_again(tmp_path: Path) -> None:
 def test_times_are_exact_to_the_nanosecond(store: Any, start_ns: int) -> None:
     span = _span(start_time_unix_nano=start_ns, end_time_unix_nano=start_ns + 1)
     span.events.add(time_unix_nano=start_ns + 1, name="e")
-    ingest.insert_traces(store.client, _request(span), "t")
+    ingest.insert(store.client, "traces", _request(span), "t")
     same_rows(stored(store, "otel_traces"), list(span_rows([_request(span)])), *_KEYS)
 
 
 def test_a_span_that_ends_before_it_starts_lasts_nothing(store: Any) -> None:
-    ingest.insert_traces(store.client, _request(_span(end_time_unix_nano=_NOW_NS - 5)), "t")
+    ingest.insert(store.client, "traces", _request(_span(end_time_unix_nano=_NOW_NS - 5)), "t")
     assert store.dicts("SELECT Duration FROM otel_traces") == [{"Duration": 0}]
 
 
@@ -171,7 +172,7 @@ def test_wild_times_do_not_hold_up_a_batch(store: Any) -> None:
     spans = [_span(n + 1, start_time_unix_nano=n * 86_400_000_000_000 * 50) for n in range(300)]
     spans += [_span(1000, start_time_unix_nano=2**64 - 1), _span(1001, start_time_unix_nano=2**63)]
     body = _request(*spans)
-    ingest.insert_traces(store.client, body, "t")
+    ingest.insert(store.client, "traces", body, "t")
     same_rows(stored(store, "otel_traces"), list(span_rows([body])), *_KEYS)
 
 
@@ -184,7 +185,7 @@ def test_token_lists_have_columns_of_their_own(store: Any) -> None:
             KeyValue(key="other", value=_ints(1, 2)),
         ]
     )
-    ingest.insert_traces(store.client, _request(span, _span(2)), "t")
+    ingest.insert(store.client, "traces", _request(span, _span(2)), "t")
     assert store.dicts("SELECT TokenGapsUs, TokenCounts, SpanAttributes FROM otel_traces ORDER BY TraceId") == [
         {
             "TokenGapsUs": [120_000, 0, 4_294_967_295, 0],
@@ -201,7 +202,7 @@ def test_token_lists_have_columns_of_their_own(store: Any) -> None:
 )
 def test_token_lists_of_another_type_stay_attributes(store: Any, value: AnyValue) -> None:
     span = _span(attributes=[KeyValue(key="promptpath.token.gaps_us", value=value)])
-    ingest.insert_traces(store.client, _request(span), "t")
+    ingest.insert(store.client, "traces", _request(span), "t")
     (row,) = store.dicts("SELECT TokenGapsUs, SpanAttributes['promptpath.token.gaps_us'] AS kept FROM otel_traces")
     assert row == {"TokenGapsUs": [], "kept": "[1,2]" if value.HasField("string_value") else "[1.5]"}
 
@@ -235,7 +236,7 @@ def test_values_become_text(store: Any) -> None:
         "no pairs": AnyValue(kvlist_value=KeyValueList()),
     }
     span = _span(attributes=[KeyValue(key=key, value=value) for key, value in values.items()])
-    ingest.insert_traces(store.client, _request(span), "t")
+    ingest.insert(store.client, "traces", _request(span), "t")
     (row,) = store.dicts("SELECT SpanAttributes AS a FROM otel_traces")
     assert row["a"] == {
         "string": 'with "quotes", / and ü',
@@ -260,7 +261,7 @@ def test_deeper_values_are_kept_as_json(store: Any) -> None:
     span = _span(attributes=[KeyValue(key="deep", value=deep), KeyValue(key="flat", value=flat)])
     span.links.add(trace_id=b"\x01" * 16, attributes=[KeyValue(key="deep", value=deep)])
     for _ in range(2):
-        ingest.insert_traces(store.client, _request(span), "t")
+        ingest.insert(store.client, "traces", _request(span), "t")
     (row,) = store.dicts("SELECT SpanAttributes AS a, `Links.Attributes` AS links FROM otel_traces")
     assert json.loads(row["a"]["deep"]) == [[{"a": None}], 1]
     assert row["a"]["flat"] == "7"
@@ -269,7 +270,7 @@ def test_deeper_values_are_kept_as_json(store: Any) -> None:
 
 def test_ids_are_lower_hexadecimal(store: Any) -> None:
     span = _span(trace_id=bytes(range(0xA0, 0xB0)), span_id=b"\xff" * 8, parent_span_id=b"")
-    ingest.insert_traces(store.client, _request(span), "t")
+    ingest.insert(store.client, "traces", _request(span), "t")
     assert store.dicts("SELECT TraceId, SpanId, ParentSpanId FROM otel_traces") == [
         {"TraceId": "a0a1a2a3a4a5a6a7a8a9aaabacadaeaf", "SpanId": "f" * 16, "ParentSpanId": ""}
     ]
@@ -277,7 +278,7 @@ def test_ids_are_lower_hexadecimal(store: Any) -> None:
 
 def test_arrivals_say_when_a_trace_changed(store: Any) -> None:
     spans = [_span(1), _span(1, span_id=b"2" * 8, start_time_unix_nano=_NOW_NS - 50, end_time_unix_nano=_NOW_NS - 20)]
-    ingest.insert_traces(store.client, _request(*spans, _span(2)), "t")
+    ingest.insert(store.client, "traces", _request(*spans, _span(2)), "t")
     rows = store.dicts(
         "SELECT TraceId, Spans, toUnixTimestamp64Nano(FirstStart) AS a, toUnixTimestamp64Nano(LastEnd) AS b, "
         "abs(date_diff('second', ArrivedAt, now64(9))) < 60 AS now FROM trace_arrivals ORDER BY TraceId"
@@ -291,7 +292,7 @@ def test_arrivals_say_when_a_trace_changed(store: Any) -> None:
 def test_nothing_is_left_in_the_working_directory(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    ingest.insert_traces(store.client, _request(_span()), "t")
+    ingest.insert(store.client, "traces", _request(_span()), "t")
     assert list((tmp_path / "empty").iterdir()) == []
 
 
@@ -299,8 +300,8 @@ def test_nothing_is_left_in_the_working_directory(store: Any, tmp_path: Path, mo
 
 
 def test_nothing_is_a_batch_of_nothing(store: Any) -> None:
-    assert ingest.insert_traces(store.client, b"", "t") == 0
-    assert ingest.insert_logs(store.client, ExportLogsServiceRequest().SerializeToString(), "t") == 0
+    assert ingest.insert(store.client, "traces", b"", "t") == 0
+    assert ingest.insert(store.client, "logs", ExportLogsServiceRequest().SerializeToString(), "t") == 0
 
 
 @pytest.mark.parametrize("damage", ["cut", "random", "text", "tail"])
@@ -313,17 +314,17 @@ def test_garbage_is_named_and_nothing_of_it_is_stored(store: Any, damage: str) -
         "tail": body + b"\x0a\x05abc",
     }[damage]
     with pytest.raises(ingest.BadBody, match="no OTLP traces request"):
-        ingest.insert_traces(store.client, bad, "bad")
+        ingest.insert(store.client, "traces", bad, "bad")
     assert store.count("otel_traces") == 0
     # The client is as good as before.
-    ingest.insert_traces(store.client, body, "good")
+    ingest.insert(store.client, "traces", body, "good")
     assert store.count("otel_traces") == len(list(span_rows([body])))
 
 
 def test_a_store_without_schema_is_no_bad_body(store: Any) -> None:
     store.client.command("DROP TABLE otlp_traces")
     with pytest.raises(StorageError) as caught:
-        ingest.insert_traces(store.client, _request(_span()), "t")
+        ingest.insert(store.client, "traces", _request(_span()), "t")
     assert not isinstance(caught.value, ingest.BadBody)
 
 
@@ -417,7 +418,7 @@ class TestAnyRequest:
     def test_whole_rows(self, store: Any, bodies: list[bytes]) -> None:
         expected = list(span_rows(bodies))
         store.client.command("TRUNCATE TABLE otel_traces")
-        ingest.insert_traces(store.client, b"".join(bodies), random.randbytes(8).hex())
+        ingest.insert(store.client, "traces", b"".join(bodies), random.randbytes(8).hex())
         same_rows(stored(store, "otel_traces"), expected, *_KEYS, "ParentSpanId", "Flags", "Duration", "StatusMessage")
 
 
@@ -455,7 +456,7 @@ def test_metrics_of_all_five_kinds(store: Any) -> None:
     scope.metrics.add(name="empty").gauge.SetInParent()
 
     body = request.SerializeToString()
-    ingest.insert_metrics(store.client, body, "t")
+    ingest.insert(store.client, "metrics", body, "t")
     expected: dict[str, list[dict[str, Any]]] = {}
     for table, row in metric_rows([body]):
         expected.setdefault(table, []).append(row)
@@ -468,6 +469,45 @@ def test_metrics_of_all_five_kinds(store: Any) -> None:
     }
     for table, rows in expected.items():
         same_rows(stored(store, table), rows, "MetricName", "TimeUnix")
+
+
+def test_points_at_the_edges_of_what_they_may_say(store: Any) -> None:
+    """No attributes at all, infinities, the largest integers, exemplars of every kind, buckets on one side only."""
+    request = ExportMetricsServiceRequest()
+    scope = request.resource_metrics.add().scope_metrics.add()
+    ids = {"span_id": b"\x01" * 8, "trace_id": b"\xfe" * 16}
+    gauge = scope.metrics.add(name="gauge").gauge
+    for offset, value in enumerate((math.inf, -math.inf, -0.0, 5e-324)):
+        gauge.data_points.add(as_double=value, time_unix_nano=_NOW_NS + offset)
+    gauge.data_points.add(as_int=2**63 - 1, time_unix_nano=_NOW_NS + 4).exemplars.add(as_int=-(2**63), **ids)
+    gauge.data_points.add(as_int=0, time_unix_nano=_NOW_NS + 5, flags=2**32 - 1).exemplars.add(as_double=math.inf)
+    down = scope.metrics.add(name="down").sum
+    down.aggregation_temporality = 2
+    down.data_points.add(as_int=-1, start_time_unix_nano=_NOW_NS, time_unix_nano=_NOW_NS)
+    one_sided = scope.metrics.add(name="one-sided").exponential_histogram
+    one_sided.aggregation_temporality = 1
+    point = one_sided.data_points.add(count=2**64 - 1, sum=-3.0, scale=20, time_unix_nano=_NOW_NS)
+    point.negative.offset = -(2**31)
+    point.negative.bucket_counts.extend([2**64 - 1, 0])
+    point.exemplars.add(as_double=-1.5, time_unix_nano=_NOW_NS - 5, **ids)
+    point.exemplars.add(as_int=7)
+    plain = scope.metrics.add(name="plain").histogram.data_points.add(count=1, flags=1, time_unix_nano=_NOW_NS)
+    plain.bucket_counts.extend([1])
+    scope.metrics.add(name="none").summary.data_points.add(flags=1, time_unix_nano=_NOW_NS)
+
+    body = request.SerializeToString()
+    ingest.insert(store.client, "metrics", body, "t")
+    expected: dict[str, list[dict[str, Any]]] = {}
+    for table, row in metric_rows([body]):
+        expected.setdefault(table, []).append(row)
+    assert len(expected) == 5
+    for table, rows in expected.items():
+        same_rows(stored(store, table), rows, "MetricName", "TimeUnix")
+    # What a point says was not recorded is no reading.
+    ((unrecorded,),) = store.client.query(
+        "SELECT value FROM counters WHERE metric = 'gauge' ORDER BY time DESC LIMIT 1"
+    ).result_rows
+    assert unrecorded is None
 
 
 def test_logs_of_all_shapes(store: Any) -> None:
@@ -485,5 +525,5 @@ def test_logs_of_all_shapes(store: Any) -> None:
         time_unix_nano=_NOW_NS + 3, body=AnyValue(array_value=ArrayValue(values=[_ints(1)])), attributes=[]
     )
     body = request.SerializeToString()
-    ingest.insert_logs(store.client, body, "t")
+    ingest.insert(store.client, "logs", body, "t")
     same_rows(stored(store, "otel_logs"), list(log_rows([body])), "Timestamp")

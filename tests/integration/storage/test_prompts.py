@@ -10,11 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from promptpath.storage import StorageError, ingest
-from promptpath.storage.queries import assembly
+from promptpath.storage import StorageError
 from promptpath.storage.rows import PROMPTS_SCHEMA, insert_clock_offsets, insert_prompts
 
-from .otlp_rows import CAPTURES, requests, span_rows
 from .prompt_rows import MINUTE_NS, T0_NS, prompt, table
 
 _FULL = prompt(
@@ -227,39 +225,7 @@ class TestRollUp:
         assert store.dicts(rolled) == store.dicts(query)
 
 
-# --- the assembler ----------------------------------------------------------------------------------------------------
-
-
-def test_changed_traces(store: Any) -> None:
-    bodies = requests(CAPTURES / "vllm-default" / "traces.pb")
-    before = time.time_ns()
-    ingest.insert_traces(store.client, bodies[0], "first")
-    between = time.time_ns()
-    ingest.insert_traces(store.client, b"".join(bodies), "all")
-    after = time.time_ns()
-    rows = list(span_rows(bodies))
-    first = {row["TraceId"] for row in span_rows(bodies[:1])}
-
-    everything = assembly.changed_traces(store.client, since_ns=before, quiet_ns=after)
-    assert set(everything.column("trace_id").to_pylist()) == {row["TraceId"] for row in rows}
-    spans = dict(zip(everything.column("trace_id").to_pylist(), everything.column("spans").to_pylist(), strict=True))
-    for trace in first:
-        again = sum(row["TraceId"] == trace for row in rows) + sum(
-            row["TraceId"] == trace for row in span_rows(bodies[:1])
-        )
-        assert spans[trace] == again
-    # Those of which more came after `between` are not quiet; asked from then on, all are there.
-    assert assembly.changed_traces(store.client, since_ns=before, quiet_ns=between).num_rows == 0
-    assert assembly.changed_traces(store.client, since_ns=between, quiet_ns=after).num_rows == everything.num_rows
-    assert assembly.changed_traces(store.client, since_ns=after, quiet_ns=after).num_rows == 0
-
-
-def test_the_position_is_remembered(store: Any) -> None:
-    assert assembly.load_position(store.client, "0/1") == 0
-    for position in (T0_NS, T0_NS + 1):
-        assembly.save_position(store.client, "0/1", position)
-    assembly.save_position(store.client, "1/2", 5)
-    assert assembly.load_position(store.open(), "0/1") == T0_NS + 1
+# --- clocks ----------------------------------------------------------------------------------------------------------
 
 
 def test_clock_offsets(store: Any) -> None:

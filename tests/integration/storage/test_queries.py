@@ -102,7 +102,7 @@ def test_find(reader: Any, text: str, expected: list[int]) -> None:
 
 def test_spans_of_a_trace(shared_store: Any) -> None:
     bodies = requests(CAPTURES / "litellm" / "traces.pb")
-    ingest.insert_traces(shared_store.client, b"".join(bodies), "t")
+    ingest.insert(shared_store.client, "traces", b"".join(bodies), "t")
     rows = list(span_rows(bodies))
     reader = shared_store.open(readonly=True)
     for trace in {row["TraceId"] for row in rows}:

@@ -8,6 +8,7 @@ from typing import Any, Final
 #: Where each is, and what it says of itself. A module is loaded when it is asked for.
 NAMES: Final[dict[str, tuple[str, str]]] = {
     "assemble": ("promptpath.cli.benches.assemble", "spans made into prompts, a second of one core"),
+    "size": ("promptpath.cli.benches.size", "what spans, tokens and prompts take on disk"),
 }
 
 

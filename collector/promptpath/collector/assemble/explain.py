@@ -13,7 +13,7 @@ from promptpath.collector.assemble.rules_sql import compile_select
 from promptpath.collector.assemble.store import read_spans
 from promptpath.collector.assembler import AssemblerService
 from promptpath.storage import client_factory, migrate
-from promptpath.storage.ingest import insert_traces
+from promptpath.storage.ingest import insert
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def explain(body: bytes, rules: Sequence[RuleFile]) -> Explained:
         client = factory()
         try:
             migrate(client)
-            insert_traces(client, body, "rules")
+            insert(client, "traces", body, "rules")
             traces = [str(row[0]) for row in client.query("SELECT DISTINCT TraceId FROM otel_traces").result_rows]
             spans = read_spans(client, traces, compile_select(rules, explain=True))
             service = AssemblerService(factory, select=compile_select(rules))

@@ -1,1 +1,0 @@
-INSERT INTO assembler_state_rows (name, position) SELECT {name:String}, fromUnixTimestamp64Nano({position_ns:Int64}, 'UTC')
