@@ -406,6 +406,9 @@ def place(caller: Span) -> None:
     for block in blocks.values():
         came = min(one.start for one in block)
         delivered = [one.start + one.first_below for one in block if one.first_below is not None]
+        if caller.stage in CALLS and not any(one.stage in CONTAINERS for one in block):
+            early = [one for one in block if one.first_below is None and one.stage not in {"", "decode", "load"}]
+            delivered += [one.end for one in early]
         if delivered and caller.first is not None:
             left, back = max(delivered), caller.start + caller.first
         else:

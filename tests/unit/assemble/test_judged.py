@@ -220,3 +220,30 @@ def test_a_forwarding_counts_until_its_own_first_token(make: Make, prompt: Promp
         make("c", "b", 20, 270, "server", service="two", host="2", first_token_ns=55),
     )
     assert parts(row) == {"unattributed": 10 + 15 + 55, "network": 20}
+
+
+# --- what is left where a span was lost ---
+
+
+def test_the_stages_of_a_server_whose_span_was_lost_are_placed_by_the_first_token(
+    make: Make, prompt: Prompt, parts: Parts
+) -> None:
+    at = 5_000_000_000
+    row = prompt(
+        make("a", "", 0, 900, "gateway", service="gate", host="1", first_token_ns=330),
+        make("b", "a", 10, 890, "call", service="gate", host="1", first_token_ns=310),
+        make("c", "gone", at, at + 90, "queue", service="engine", host="2"),
+        make("d", "gone", at + 90, at + 280, "prefill", service="engine", host="2"),
+        make("e", "gone", at + 280, at + 290, "stream", service="engine", host="2"),
+    )
+    # The call's token was there 310 after it was made, 290 of which the stages explain.
+    assert parts(row) == {"gateway": 20, "network": 20, "queue": 90, "prefill": 190, "stream": 10}
+
+
+def test_a_server_whose_call_was_lost_was_an_attempt(make: Make, prompt: Prompt) -> None:
+    row = prompt(
+        make("a", "", 0, 900, "client", service="app", first_token_ns=340),
+        make("b", "a", 10, 890, "gateway", service="gate", first_token_ns=320),
+        make("c", "gone", 30, 870, "server", service="engine", first_token_ns=280),
+    )
+    assert (row["attempts"], row["hops"]) == (1, ["app", "gate", "engine"])

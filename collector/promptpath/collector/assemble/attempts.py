@@ -251,8 +251,10 @@ def _made(
     to_relay[tree.staged_parent[child]] = True
     above = np.where(tree.staged_parent == NONE, 0, tree.staged_parent)
     outside = tree.staged_parent == NONE
-    called = IS_CALLER[tree.stage[above]] & ~outside
     is_server = (tree.stage == _SERVER) & (tree.prompt != NONE)
+    # The call that led to a server was lost where the server stands under the root's, and that one led to a relay.
+    stray = is_server & nodes.orphan & to_relay[above]
+    called = IS_CALLER[tree.stage[above]] & ~outside & ~stray
     # A server inside another, that no call led to, counts with that one.
     inside = np.flatnonzero(is_server & ~called & (tree.server[above] != NONE) & ~outside)
     holder = tree.server

@@ -28,7 +28,17 @@ from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.offsets import NO_BOUND_NS, Bounds, ClockPool
 from promptpath.collector.assemble.ragged import NONE, firsts, ints_of
-from promptpath.collector.assemble.schema import IS_CALLER, IS_CONNECT, IS_CONTAINER, NO_NS, STAGE_CODE, Bools, Ints
+from promptpath.collector.assemble.schema import (
+    INBOUND,
+    IS_CALLER,
+    IS_CONNECT,
+    IS_CONTAINER,
+    NO_NS,
+    STAGE_CODE,
+    Bools,
+    Ints,
+    stage_set,
+)
 from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.status import status_of_error
 from promptpath.collector.assemble.tree import Tree
@@ -38,6 +48,9 @@ from promptpath.semconv import Abort, Stage, Status
 #: bound may be late.
 _NOTED_LATE_NS: Final = 50_000
 _ENDED_LATE_NS: Final = 100_000
+#: Stages that are over when the first token is.
+_EARLY: Final = ~(IS_CONTAINER | stage_set(Stage.DECODE, Stage.LOAD))
+_EARLY[[0, STAGE_CODE[INBOUND]]] = False
 
 
 @dataclass
@@ -202,6 +215,7 @@ def _blocks(nodes: Nodes, tree: Tree, columns: Columns, across: Ints) -> Blocks:
     caller = tree.parent[order[begins]]
     seen = first_below[order] != NO_NS
     delivered = np.where(seen, nodes.start[order] + first_below[order], NO_NS)
+    delivered = np.where(_last_before_token(tree, order, begins, caller) & ~seen, nodes.end[order], delivered)
     first = np.maximum.reduceat(delivered, begins)
     # Deliveries pair with deliveries and ends with ends: a pair of one and the other would compare two events.
     both = (first != NO_NS) & (nodes.first[caller] != NO_NS)
@@ -224,6 +238,16 @@ def _blocks(nodes: Nodes, tree: Tree, columns: Columns, across: Ints) -> Blocks:
         given_up=~both & short[caller] & _left(nodes, columns, caller),
         round_trip=_round_trips(nodes, tree, columns, caller),
     )
+
+
+def _last_before_token(tree: Tree, order: Ints, begins: Ints, caller: Ints) -> Bools:
+    """Stages that end by the first token, where of the server that went through them they are all that came.
+
+    order, begins, caller: as in `Blocks`; shape of `order`.
+    """
+    bare = IS_CALLER[tree.stage[caller]] & ~np.logical_or.reduceat(IS_CONTAINER[tree.stage[order]], begins)
+    found: Bools = np.repeat(bare, np.diff(begins, append=len(order))) & _EARLY[tree.stage[order]]
+    return found
 
 
 def _left(nodes: Nodes, columns: Columns, caller: Ints) -> Bools:
