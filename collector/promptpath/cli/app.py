@@ -26,6 +26,7 @@ _COMMANDS = {
     "prompts": "promptpath.cli.prompts:prompts",
     "show": "promptpath.cli.show:show",
     "import": "promptpath.cli.import_:import_",
+    "export": "promptpath.cli.export:export",
     "assemble": "promptpath.cli.assemble:assemble",
     "rules": "promptpath.cli.rules:rules",
     "tokens": "promptpath.cli.tokens:tokens",
