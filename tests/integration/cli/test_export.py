@@ -148,9 +148,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return folder, store
 
 
-@pytest.mark.parametrize(
-    ("signal", "encoding"), [("traces", "protobuf"), ("metrics", "json"), ("logs", "json")]
-)
+@pytest.mark.parametrize(("signal", "encoding"), [("traces", "protobuf"), ("metrics", "json"), ("logs", "json")])
 def test_what_is_exported_gives_the_same_rows_elsewhere(
     first: tuple[Path, str], tmp_path: Path, signal: str, encoding: str
 ) -> None:
@@ -179,7 +177,9 @@ def test_what_is_exported_is_what_came(first: tuple[Path, str], signal: Any, mes
     done = promptpath("export", "--storage", store, "--signal", signal, cwd=folder)
     assert done.returncode == 0, done.stderr
     # A list or map that holds another is JSON text in storage, and stays that.
-    sent = (flatten(signal, body) for file in (*BY_SIGNAL[signal], *folder.glob(f"{signal}-*.pb")) for body in framed(file))
+    sent = (
+        flatten(signal, body) for file in (*BY_SIGNAL[signal], *folder.glob(f"{signal}-*.pb")) for body in framed(file)
+    )
     given = (to_protobuf(Signal(signal), line.encode()) for line in done.stdout.splitlines())
     before, after = items(message, sent), items(message, given)
     assert sum(after.values()) == sum(before.values()) > 0

@@ -135,12 +135,79 @@ def resource_columns(resource: Any, scope: Any) -> dict[str, Any]:
     }
 
 
+_LETTERS = {
+    None: "n",
+    "string_value": "s",
+    "bool_value": "b",
+    "int_value": "i",
+    "double_value": "d",
+    "bytes_value": "x",
+}
+
+
+def letters(value: Any) -> str:
+    """The kind of an AnyValue as `Types` has it; what is nested deeper than one level is stored as text."""
+    kind = value.WhichOneof("value")
+    if kind in _LETTERS:
+        return _LETTERS[kind]
+    is_list = kind == "array_value"
+    inner = value.array_value.values if is_list else [pair.value for pair in value.kvlist_value.values]
+    kinds = [item.WhichOneof("value") for item in inner]
+    if "array_value" in kinds or "kvlist_value" in kinds:
+        return "s"
+    found = "".join(_LETTERS[kind] for kind in kinds)
+    found = found[:1] if len(set(found)) == 1 else found
+    return f"[{found}]" if is_list else f"{{{found}}}"
+
+
+def kinds(pairs: Any) -> str:
+    found = "".join(letters(pair.value) for pair in pairs)
+    return "" if set(found) <= {"s"} else found
+
+
+def _numbers(values: Any) -> str:
+    return ",".join(map(str, values))
+
+
+def _span_types(resource: Any, scope: Any, span: Any) -> str:
+    dropped = [
+        [resource.resource.dropped_attributes_count, scope.scope.dropped_attributes_count],
+        [event.dropped_attributes_count for event in span.events],
+        [link.dropped_attributes_count for link in span.links],
+    ]
+    flags = [link.flags for link in span.links]
+    parts = [
+        kinds(pair for pair in span.attributes if not is_token_list(pair)),
+        kinds(resource.resource.attributes),
+        kinds(scope.scope.attributes),
+        ",".join(kinds(event.attributes) for event in span.events),
+        ",".join(kinds(link.attributes) for link in span.links),
+        ";".join(map(_numbers, dropped)) if any(map(any, dropped)) else "",
+        _numbers(flags) if any(flags) else "",
+    ]
+    return "|".join(parts).rstrip("|,")
+
+
+def _record_types(resource: Any, scope: Any, record: Any) -> str:
+    dropped = [resource.resource.dropped_attributes_count, scope.scope.dropped_attributes_count]
+    parts = [
+        kinds(record.attributes),
+        kinds(resource.resource.attributes),
+        kinds(scope.scope.attributes),
+        letters(record.body),
+        "" if record.time_unix_nano else "t",
+        _numbers(dropped) if any(dropped) else "",
+    ]
+    return "|".join(parts).rstrip("|")
+
+
 def span_rows(bodies: list[bytes]) -> Iterator[dict[str, Any]]:
     for body in bodies:
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             for scope in resource.scope_spans:
                 for span in scope.spans:
-                    yield resource_columns(resource, scope) | _span(span)
+                    types = {"Types": _span_types(resource, scope, span)}
+                    yield resource_columns(resource, scope) | _span(span) | types
 
 
 def _span(span: Any) -> dict[str, Any]:
@@ -192,6 +259,10 @@ def log_rows(bodies: list[bytes]) -> Iterator[dict[str, Any]]:
                         "Body": text(record.body),
                         "LogAttributes": attributes(record.attributes),
                         "EventName": record.event_name,
+                        "ObservedTimestamp": record.observed_time_unix_nano,
+                        "DroppedAttributesCount": record.dropped_attributes_count,
+                        "Flags": record.flags,
+                        "Types": _record_types(resource, scope, record),
                     }
 
 
@@ -290,7 +361,7 @@ _POINTS: dict[str, Any] = {
     "summary": _summary,
 }
 
-_TIMES = ("Timestamp", "StartTimeUnix", "TimeUnix")
+_TIMES = ("Timestamp", "ObservedTimestamp", "StartTimeUnix", "TimeUnix")
 _TIME_LISTS = ("Events.Timestamp", "Exemplars.TimeUnix")
 
 
