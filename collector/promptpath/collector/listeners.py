@@ -87,7 +87,7 @@ class HttpServer:
             ws="none",
             lifespan="off",
             log_config=None,
-            log_level="warning",
+            log_level="error",  # whoever sends garbage must not fill the log with warnings
             access_log=False,
             server_header=False,
             timeout_keep_alive=75,

@@ -74,7 +74,7 @@ def test_prompts_are_found_and_read_whole() -> None:
     assert data.find(listed[0]["trace_id"]) == [listed[0]["prompt_id"]]
     assert data.find("no such id") == []
     assert data.prompt("ffffffffffffffff") is None
-    assert data.spans(prompt["trace_id"]) == []
+    assert data.spans(prompt["trace_id"], (), "") == []
 
 
 def test_storage_that_is_not_there_is_one_line_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
