@@ -1,4 +1,4 @@
-"""The exporters of OpenTelemetry's Python and JavaScript SDKs, as released, against a collector that asks for tokens."""
+"""The exporters of the Python and JavaScript SDKs, as released, against a collector that asks for tokens."""
 
 from __future__ import annotations
 
