@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from promptpath.collector.assembler import AssemblerService
 from promptpath.collector.simulate import ProtobufFile, Scenario, simulate
 from promptpath.collector.simulate.judge import judge
-from promptpath.collector.simulate.scenario import parse_topology
+from promptpath.collector.simulate.scenario import parse_systems, parse_topology
 from promptpath.storage import client_factory, migrate
 from promptpath.storage.ingest import insert
 
@@ -92,6 +92,9 @@ def main() -> None:
     parser.add_argument("--ntp-step", type=float, default=0.0, help="seconds")
     parser.add_argument("--arrival-rate", type=float, default=60.0)
     parser.add_argument("--topology", type=parse_topology)
+    parser.add_argument(
+        "--systems", type=parse_systems, default=(), help="in whose words, as promptpath simulate takes"
+    )
     parser.add_argument("--keep", type=Path, help="a folder for the spans, the truth and the store")
     given = parser.parse_args()
     scenario = Scenario(
@@ -105,6 +108,7 @@ def main() -> None:
         hosts=given.hosts,
         ntp_step_s=given.ntp_step,
         arrival_rate=given.arrival_rate,
+        systems=given.systems,
         **({"topology": given.topology} if given.topology else {}),
     )
     with tempfile.TemporaryDirectory() as folder:

@@ -231,17 +231,36 @@ class Span:
         assert self.prompt is not None
         end = self.prompt.end if self.is_root else self.end + self.shift - self.prompt.root.start
         own = end
-        if self.first is not None:
-            own = min(self.at - self.prompt.root.start + self.first, end)
+        if self.passed_on is not None:
+            own = min(self.at - self.prompt.root.start + self.passed_on, end)
         limits = [one.delivered for one in self.above_in_prompt() if one.delivered is not None]
         return min([own, *limits])
 
     @cached_property
     def delivered(self) -> int | None:
-        if self.first is None or self.prompt is None:
+        if self.passed_on is None or self.prompt is None:
             return None
         end = self.prompt.end if self.is_root else self.end + self.shift - self.prompt.root.start
-        return min(self.at - self.prompt.root.start + self.first, end)
+        return min(self.at - self.prompt.root.start + self.passed_on, end)
+
+    @cached_property
+    def passed_on(self) -> int | None:
+        """Its first delivery; of a relay that saw none, when its only call brought one."""
+        if self.first is not None or self.stage not in RELAYS or self.entry is not self or self.prompt is None:
+            return self.first
+        calls = [
+            one
+            for one in (self, *self.below())
+            if one.prompt is self.prompt
+            and one.stage in CALLS
+            and not one.is_root
+            and not one.lost
+            and one.entry is self
+            and one.caller is self
+        ]
+        if len(calls) != 1 or calls[0].first is None:
+            return None
+        return max(calls[0].start + calls[0].first - self.start, 0)
 
 
 @dataclass(eq=False)

@@ -77,6 +77,12 @@ _SHARE = click.FloatRange(0.0, 1.0)
     default="",
     help="A stage takes longer from a point of the run (0 to 1) on: stage=prefill,factor=1.2,at=0.5. Several: with ;",
 )
+@option(
+    "--systems",
+    metavar="NAME,…",
+    default="",
+    help="In whose words spans are: all, otel-genai, envoy, litellm-v1, litellm-v2, vllm, sglang. Default: ours.",
+)
 def simulate(
     output: str,
     count: int,
@@ -89,6 +95,7 @@ def simulate(
     skew: float,
     ntp_step: float,
     regression: str,
+    systems: str,
     **knobs: Any,
 ) -> None:
     """Simulates a serving stack and sends or writes the spans that its processes would, with the truth beside them.
@@ -107,7 +114,7 @@ def simulate(
     from promptpath.collector.simulate import Scenario, ScenarioError, SinkError
     from promptpath.collector.simulate import simulate as run
     from promptpath.collector.simulate.run import summary
-    from promptpath.collector.simulate.scenario import parse_regressions, parse_topology
+    from promptpath.collector.simulate.scenario import parse_regressions, parse_systems, parse_topology
 
     try:
         scenario = Scenario(
@@ -117,6 +124,7 @@ def simulate(
             skew_s=skew,
             ntp_step_s=ntp_step,
             regressions=parse_regressions(regression),
+            systems=parse_systems(systems),
             **knobs,
         )
         sinks = _sinks(out, spans, endpoint, rate)

@@ -692,6 +692,24 @@ def test_a_count_that_cannot_be_is_not_known_and_costs_nothing_else(
     assert row[column] is None
 
 
+def test_a_relay_that_saw_no_tokens_hands_on_what_its_only_call_brings(
+    make: Make, prompt: Prompt, parts: Parts
+) -> None:
+    """The way there takes 40 and the way back 10, whatever the clocks say: both are the network's."""
+    spans = [
+        make("a", "", 0, 200, "client", service="app", host="h1", first_token_ns=100),
+        make("b", "a", 1040, 1190, "gateway", service="gate", host="h2"),
+        make("c", "b", 1045, 1185, "call", service="gate", host="h2", first_token_ns=45),
+        make("d", "c", 1050, 1180, "server", service="engine", host="h2", first_token_ns=38),
+    ]
+    row = prompt(*spans)
+    assert (row["ttft_ns"], row["ttft_source"]) == (100, "client")
+    assert parts(row) == {"network": 57, "gateway": 5, "unattributed": 38}
+    # Whose tokens it handed on is not known of two calls.
+    row = prompt(*spans, make("e", "b", 1041, 1044, "call", service="gate", host="h2"))
+    assert parts(row)["gateway"] > 5
+
+
 def test_what_goes_on_in_an_attempt_that_was_given_up_is_nobodys(make: Make, prompt: Prompt, parts: Parts) -> None:
     """The engine works on after the router timed out and went to another: that time is the second attempt's."""
     row = prompt(

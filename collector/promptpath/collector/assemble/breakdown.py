@@ -14,7 +14,7 @@ import numpy as np
 
 from promptpath.collector.assemble.attempts import Attempts
 from promptpath.collector.assemble.clock import Axis
-from promptpath.collector.assemble.delivery import FirstTokens, Prompts
+from promptpath.collector.assemble.delivery import FirstTokens, Prompts, passed_on
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE
 from promptpath.collector.assemble.schema import (
@@ -87,7 +87,7 @@ def paint(nodes: Nodes, tree: Tree, axis: Axis, attempts: Attempts, prompts: Pro
     start = nodes.start + axis.shift - origin
     end = nodes.end + axis.shift - origin
     end[prompts.root] = tokens.end
-    until = _until(nodes, tree, prompts, start, end)
+    until = _until(passed_on(nodes, tree, attempts), tree, prompts, start, end)
 
     counted = end
     if attempts.over is not None:
@@ -114,10 +114,10 @@ def paint(nodes: Nodes, tree: Tree, axis: Axis, attempts: Attempts, prompts: Pro
     return Painted(node, prompt, stage, piece_start, piece_end, start, end, parts, retry)
 
 
-def _until(nodes: Nodes, tree: Tree, prompts: Prompts, start: Ints, end: Ints) -> Ints:
+def _until(first: Ints, tree: Tree, prompts: Prompts, start: Ints, end: Ints) -> Ints:
     """Until when each node counts before the first token; shape (n,), ns from the prompt's start."""
-    delivered = (nodes.first != NO_NS) & (prompts.of != NONE)
-    until = np.where(delivered, np.minimum(start + nodes.first, end), end)
+    delivered = (first != NO_NS) & (prompts.of != NONE)
+    until = np.where(delivered, np.minimum(start + first, end), end)
     limit = np.where(delivered, until, np.iinfo(np.int64).max)
     for level in tree.levels[1:]:
         above = limit[tree.parent[level]]

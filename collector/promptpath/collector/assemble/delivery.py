@@ -11,7 +11,7 @@ from promptpath.collector.assemble.attempts import Attempts
 from promptpath.collector.assemble.clock import Axis
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE, first_of_group
-from promptpath.collector.assemble.schema import IS_CONTAINER, NO_NS, STAGE_CODE, Bools, Ints
+from promptpath.collector.assemble.schema import IS_CALLER, IS_CONTAINER, IS_RELAY, NO_NS, STAGE_CODE, Bools, Ints
 from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.tree import Tree
 from promptpath.semconv import Stage
@@ -123,6 +123,29 @@ def find(
     engine[server == NONE] = NO_NS
     end = nodes.end[prompts.root] - root_start
     return FirstTokens(ttft, source, engine, np.maximum(end, ttft), server)
+
+
+def passed_on(nodes: Nodes, tree: Tree, attempts: Attempts) -> Ints:
+    """First deliveries as `Nodes.first` has them, and of relays that saw no tokens themselves as their only call did.
+
+    A relay hands on at once what its call brings: from then on the token is on its way to the relay's caller. Both are
+    of one process, so this too is a difference of durations on one clock. Of several calls it is not known whose tokens
+    it handed on.
+    """
+    call = np.flatnonzero(IS_CALLER[tree.stage] & (tree.prompt != NONE) & (tree.prompt != nodes.own) & ~attempts.lost)
+    relay = tree.entry[call]
+    # Of a call that is seen twice in its hop the outer view.
+    silent = IS_RELAY[tree.stage[relay]] & (nodes.first[relay] == NO_NS) & (tree.caller[call] == relay)
+    call, relay = call[silent], relay[silent]
+    if not (nodes.first[call] != NO_NS).any():
+        return nodes.first
+    only = np.bincount(relay, minlength=len(nodes))[relay] == 1
+    call, relay = call[only], relay[only]
+    some = nodes.first[call] != NO_NS
+    call, relay = call[some], relay[some]
+    first = nodes.first.copy()
+    first[relay] = np.maximum(nodes.start[call] + nodes.first[call] - nodes.start[relay], 0)
+    return first
 
 
 def _computed(nodes: Nodes, tree: Tree, axis: Axis, prompts: Prompts, alive: Bools, cut_short: Bools) -> Ints:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from promptpath.collector.simulate.deliveries import Deliveries
 from promptpath.collector.simulate.ledger import Ledger
@@ -51,7 +51,8 @@ class Prompt:
     of each service and host. engine: the process that computed its first token; engine_ns: in how long, from its
     request on; prefilled_ns: the same of a prefill worker, until a decode worker has taken over. generated: tokens its
     engine made. counted: somebody has said how many tokens came in. seen: the deliveries at the outermost hop that saw
-    any; gaps_source: which. whole: whether all its spans are sent.
+    any; gaps_source: which. whole: whether all its spans are sent. told: where its spans are in the words of other
+    systems, what of the truth those tell otherwise.
     """
 
     number: int
@@ -87,6 +88,7 @@ class Prompt:
     engine_seen: Deliveries | None = None
     engine: Node | None = None
     engine_ns: int | None = None
+    told: dict[str, Any] | None = None
     prefilled_ns: int | None = None
     seen: Deliveries | None = None
     gaps_source: str = ""

@@ -15,6 +15,7 @@ from promptpath.collector.simulate.export import Counts, Exporter, Sink
 from promptpath.collector.simulate.kernel import Process
 from promptpath.collector.simulate.prompt import Prompt, Workload
 from promptpath.collector.simulate.scenario import Scenario
+from promptpath.collector.simulate.systems import speak
 from promptpath.collector.simulate.truth import TruthFile, write_clocks
 from promptpath.collector.simulate.world import World
 
@@ -101,6 +102,7 @@ class _Run:
             yield from unseen(world, prompt)
         else:
             yield from ask(world, prompt, world.pick(world.stack.clients))
+        speak(prompt, self._scenario.systems, world.ids)
         prompt.whole = self._exporter.add(prompt.spans)
         self._finish(begun, [prompt])
 
@@ -110,6 +112,7 @@ class _Run:
         prompts, run, tools = yield from agent(self._world, self._workload, first, count)
         whole = self._exporter.add([run, *tools])
         for prompt in prompts:
+            speak(prompt, self._scenario.systems, self._world.ids)
             prompt.whole = self._exporter.add(prompt.spans) and whole
         self._finish(begun, prompts)
 

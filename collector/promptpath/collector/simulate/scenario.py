@@ -15,6 +15,15 @@ TOPOLOGIES: Final[dict[str, str]] = {
     "agent": "an agent's run of calls and tools, each call as in full",
 }
 DEFAULT_TOPOLOGY: Final = "full=40,direct=15,edge=15,headless=10,disagg=10,agent=10"
+#: Systems in whose words spans can be, and of which hop.
+SYSTEMS: Final[dict[str, str]] = {
+    "otel-genai": "client",
+    "envoy": "edge, gateway",
+    "litellm-v1": "gateway",
+    "litellm-v2": "gateway",
+    "vllm": "engine",
+    "sglang": "engine",
+}
 ARRIVALS: Final = ("poisson", "burst", "diurnal")
 #: Stages whose service times a regression can stretch.
 REGRESSION_STAGES: Final = (
@@ -52,7 +61,8 @@ class Scenario:
     doubled: shares of spans; late_s: by how much at most. errors: share of prompts an attempt of which fails.
     rejections: refused by authentication, limits, validation, guardrails. aborts: given up by somebody before the end.
     guardrails: with a safety check on their way. stalls: with a pause of a hop's or a link's in their stream.
-    non_streaming, embeddings, choices: of these kinds. preemption: share of its memory that an engine lacks.
+    non_streaming, embeddings, choices: of these kinds. preemption: share of its memory that an engine lacks. systems:
+    whose words (of SYSTEMS) the spans of prompts are in that were answered at the first attempt.
     """
 
     seed: int = 0
@@ -80,6 +90,7 @@ class Scenario:
     choices: float = 0.03
     preemption: float = 0.9
     regressions: tuple[Regression, ...] = ()
+    systems: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in (
@@ -117,6 +128,19 @@ def parse_topology(text: str) -> dict[str, float]:
     if min(weights.values()) < 0 or sum(weights.values()) <= 0:
         raise ScenarioError(f"topology {text!r}: weights must not be negative and not all 0")
     return weights
+
+
+def parse_systems(text: str) -> tuple[str, ...]:
+    """`vllm,litellm-v2`; `all` for all; '' for none.
+
+    Raises:
+        ScenarioError: a name that there is not.
+    """
+    names = tuple(SYSTEMS) if text.strip() == "all" else tuple(one.strip() for one in text.split(",") if one.strip())
+    for name in names:
+        if name not in SYSTEMS:
+            raise ScenarioError(f"system {name!r} is not known: use all, {', '.join(SYSTEMS)}")
+    return names
 
 
 def parse_regressions(text: str) -> tuple[Regression, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from promptpath.collector.simulate.deliveries import Ints
+from promptpath.collector.simulate.deliveries import Deliveries, Ints
 from promptpath.collector.simulate.prompt import Prompt
 from promptpath.collector.simulate.scenario import Scenario
 from promptpath.collector.simulate.spans import CLIENT, SERVER
@@ -103,7 +103,12 @@ def row_of(prompt: Prompt) -> dict[str, Any]:
     ttft = ledger.ttft_ns if prompt.streaming else None
     parts = ledger.parts() if ttft is not None else None
     seen, gaps_source = prompt.seen, prompt.gaps_source
-    if seen is None:
+    decode_ns = None
+    if prompt.told is not None:
+        seen, gaps_source = _still_seen(prompt)
+        made = prompt.engine_seen
+        decode_ns = made.last_ns - made.first_ns if made is not None else None
+    elif seen is None:
         seen, gaps_source = prompt.engine_seen, "engine" if prompt.engine_seen is not None else ""
     gaps = np.diff(seen.at_ns) if seen is not None else np.zeros(0, dtype=np.int64)
     offset = None
@@ -111,7 +116,7 @@ def row_of(prompt: Prompt) -> dict[str, Any]:
         begun = prompt.begun_ns
         offset = engine.host.clock.read(begun, begun) - root.host.clock.read(begun, begun)
     output = _output_tokens(prompt)
-    return {
+    row = {
         "prompt_id": prompt.span_id.hex(),
         "trace_id": prompt.trace.hex(),
         "ids": [span.id.hex() for span in prompt.spans if span.kind in (CLIENT, SERVER)],
@@ -137,7 +142,7 @@ def row_of(prompt: Prompt) -> dict[str, Any]:
         "gaps_source": gaps_source,
         "gaps_ns": gaps,
         "gap_tokens": seen.tokens[1:] if seen is not None else [],
-        "tpot_ns": _tpot(prompt, gaps, ttft, output),
+        "tpot_ns": _tpot(prompt, seen if prompt.told is not None else prompt.seen, gaps, ttft, output, decode_ns),
         **_itl(gaps, seen.tokens[1:] if seen is not None else gaps),
         "stalls": _stalls(gaps) if seen is not None else None,
         "preemptions": prompt.preemptions,
@@ -150,6 +155,19 @@ def row_of(prompt: Prompt) -> dict[str, Any]:
         "spans": len(prompt.spans),
         "whole": prompt.whole,
     }
+    return row | (prompt.told or {})
+
+
+def _still_seen(prompt: Prompt) -> tuple[Deliveries | None, str]:
+    """Deliveries at the outermost hop whose spans still say them, and which hop that is."""
+    for span in prompt.spans:
+        if span.found is not None and len(span.found):
+            if span.node is prompt.engine:
+                return span.found, "engine"
+            return span.found, "client" if span.node is prompt.root and prompt.topology != "headless" else (
+                "router" if span.node.service == "router" else "gateway"
+            )
+    return None, ""
 
 
 def _output_tokens(prompt: Prompt) -> int | None:
@@ -164,15 +182,20 @@ def _output_tokens(prompt: Prompt) -> int | None:
     return prompt.generated or None
 
 
-def _tpot(prompt: Prompt, gaps: Ints, ttft: int | None, output: int | None) -> int | None:
-    """(last - first) / (N - 1), N the tokens of the choice that was delivered first."""
-    seen = prompt.seen
-    if ttft is None or seen is None:
+def _tpot(
+    prompt: Prompt, seen: Deliveries | None, gaps: Ints, ttft: int | None, output: int | None, decode_ns: int | None
+) -> int | None:
+    """(last - first) / (N - 1), N the tokens of the choice that was delivered first.
+
+    decode_ns: first to last token in the engine, which counts where nobody's deliveries are told.
+    """
+    if ttft is None or (seen is None and decode_ns is None):
         return None
-    count = output if output is not None and len(prompt.outputs) == 1 else seen.total()
+    count = output if output is not None and len(prompt.outputs) == 1 else seen.total() if seen is not None else 0
     if count < 2:
         return None
-    return round(int(gaps.sum()) / (count - 1))
+    length = int(gaps.sum()) if seen is not None else decode_ns or 0
+    return round(length / (count - 1))
 
 
 def _itl(gaps: Ints, tokens: Ints) -> dict[str, int | None]:
