@@ -14,6 +14,7 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from promptpath.storage import client_factory, migrate
+from promptpath.storage.ingest import insert
 
 Row = dict[str, Any]
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
@@ -47,10 +48,10 @@ _token = itertools.count()
 
 @pytest.fixture(scope="session")
 def put() -> Callable[[Any, bytes], None]:
-    def insert(client: Any, body: bytes) -> None:
+    def send(client: Any, body: bytes) -> None:
         insert(client, "traces", body, f"test-{next(_token)}")
 
-    return insert
+    return send
 
 
 @pytest.fixture(scope="session")
