@@ -36,6 +36,8 @@ def judge(folder: Path, *arguments: str) -> dict[str, Any]:
         pytest.param(["--prompts", "1500", "--lost", "0.01", "--doubled", "0.2", "--late", "0.1"], id="lossy"),
         pytest.param(["--prompts", "1500", "--hosts", "4", "--ntp-step", "2"], id="few hosts, clocks set anew"),
         pytest.param(["--prompts", "1500", "--arrival-rate", "90"], id="overloaded engines"),
+        pytest.param(["--prompts", "1000", "--topology", "disagg"], id="workers apart, given up between them"),
+        pytest.param(["--prompts", "1500", "--systems", "all", "--skew", "1"], id="in other systems' words"),
     ],
 )
 def test_rows_are_true(tmp_path: Path, arguments: list[str]) -> None:

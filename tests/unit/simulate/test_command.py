@@ -17,7 +17,7 @@ from promptpath.cli import main
 from promptpath.cli.simulate import simulate
 from promptpath.collector.otlp import Signal
 from promptpath.collector.otlp.json_format import to_protobuf
-from promptpath.collector.simulate.scenario import ARRIVALS, DEFAULT_TOPOLOGY, Scenario
+from promptpath.collector.simulate.scenario import ARRIVALS, DEFAULT_TOPOLOGY, Scenario, parse_systems
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +42,10 @@ def test_defaults_are_the_scenarios() -> None:
     options: dict[str, Any] = {
         parameter.name: parameter.default for parameter in simulate.params if isinstance(parameter, click.Option)
     }
+    assert parse_systems(options["systems"]) == Scenario().systems
     renamed = {"prompts": "count", "skew_s": "skew", "ntp_step_s": "ntp_step"}
     for field in fields(Scenario):
-        if field.name not in ("start_ns", "topology", "regressions"):
+        if field.name not in ("start_ns", "topology", "regressions", "systems"):
             assert options[renamed.get(field.name, field.name)] == field.default, field.name
     assert options["topology"] == DEFAULT_TOPOLOGY
     (arrivals,) = (parameter for parameter in simulate.params if parameter.name == "arrivals")

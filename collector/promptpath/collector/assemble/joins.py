@@ -218,7 +218,9 @@ def _in_time(
     top = trees.top[carrier]
     offset, error = _apart(nodes, inner, carrier, clocks)
     fits = _overlap(nodes, inner, carrier, offset) >= np.where(one_host, -_ONE_HOST_NS, -error)
-    fits &= ~one_host | (nodes.start[inner] >= nodes.start[top] - _ONE_HOST_NS)
+    # Nothing of a request begins before it: where one clock tells both.
+    with_top = nodes.host[inner] == nodes.host[top]
+    fits &= ~with_top | (nodes.start[inner] >= nodes.start[top] - _ONE_HOST_NS)
     # One process twice is one id used again, unless it is another instrumentation's view of the same request, or the
     # choices of one request, which arrived at one instant.
     engines = (trees.rank[inner] >= _ENGINE) & (trees.rank[top] >= _ENGINE)
