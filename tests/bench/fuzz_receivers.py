@@ -1,6 +1,9 @@
 """Fuzzing of both receivers: bad bodies, headers, encodings and frames, against a real collector in its own process.
 
-    python tests/bench/fuzz_receivers.py --inputs 100000 --seed 1
+    python tests/bench/fuzz_receivers.py --inputs 100000 --seed 1 [--drop]
+
+With `--drop` what is accepted is dropped in the place of the journal, so that the memory is the receivers' alone;
+without, the embedded database's is in it.
 
 A run fails (exit code 1) on a status that was not asked for (any 5xx but a 503 that says when to come back, any gRPC
 code of a fault in the server), on an answer that does not come, on a traceback in the log, when the process dies, or
@@ -45,8 +48,16 @@ GROWTH_BYTES = 96 << 20
 _FAULTS = {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS, grpc.StatusCode.ABORTED}
 
 _COLLECTOR = """
-import asyncio, json, signal, sys
+import asyncio, concurrent.futures, json, signal, sys
+from promptpath.collector.intake import Intake
 from promptpath.collector.service import Collector, CollectorConfig
+
+if sys.argv[3] == "False":
+    def drop(self, request):
+        done = concurrent.futures.Future()
+        done.set_result(None)
+        return done
+    Intake.keep = drop
 
 async def main():
     config = CollectorConfig(storage=sys.argv[1], http_port=0, grpc_port=0, sql_port=0, assemble=False,
@@ -80,11 +91,11 @@ class Result:
         return not self.faults and self.exit_code == 0 and self.rss_end - self.rss_start <= GROWTH_BYTES
 
 
-def run(inputs: int, seed: int = 1) -> Result:
-    """Sends `inputs` inputs to a collector of its own; the same seed sends the same."""
+def run(inputs: int, seed: int = 1, *, store: bool = True) -> Result:
+    """Sends `inputs` inputs to a collector of its own; the same seed sends the same. `store`: what is accepted."""
     result = Result(inputs)
     with tempfile.TemporaryDirectory() as folder, Path(folder, "log").open("w+") as log:
-        command = [sys.executable, "-c", _COLLECTOR, f"chdb://{folder}/store", str(MAX_BODY_BYTES)]
+        command = [sys.executable, "-c", _COLLECTOR, f"chdb://{folder}/store", str(MAX_BODY_BYTES), str(store)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
             try:
                 assert process.stdout is not None
@@ -373,8 +384,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--drop", action="store_true", help="store nothing")
     options = parser.parse_args()
-    result = run(options.inputs, options.seed)
+    result = run(options.inputs, options.seed, store=not options.drop)
     print(f"inputs {result.inputs} in {result.seconds:.0f} s, exit code of the collector {result.exit_code}")
     mib = 1 << 20
     print(f"memory {result.rss_start // mib} MiB after a tenth, {result.rss_end // mib} at the end, "

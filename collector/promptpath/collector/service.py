@@ -145,12 +145,16 @@ class Collector:
     def _check_exposure(self) -> None:
         """Others than this machine reach a collector only if it knows who they are, or was told that this is meant."""
         config = self.config
-        knows = config.tokens is not None or (config.tls is not None and config.tls.client_ca is not None)
-        if is_loopback(config.host) or knows:
+        if is_loopback(config.host) or config.tokens is not None:
+            return
+        # Client certificates guard the OTLP ports only: where SQL is served, too, they are not enough.
+        serves_sql = data_dir(config.storage) is not None
+        if config.tls is not None and config.tls.client_ca is not None and not serves_sql:
             return
         if not config.allow_anonymous:
+            enough = "--tokens" if serves_sql else "--tokens or --tls-client-ca"
             raise CollectorError(
-                f"on {config.host} everyone who reaches a port could send and query: give --tokens or --tls-client-ca, "
+                f"on {config.host} everyone who reaches a port could send and query: give {enough}, "
                 "or say --allow-anonymous if that is meant"
             )
         _log.warning("on %s everyone who reaches a port may send and query: no tokens are asked for", config.host)
@@ -207,8 +211,9 @@ class Collector:
         self._stack.push_async_callback(self._drain, journal, writer)
 
         intake = Intake(Reader(), journal, self.metrics, max_body_bytes=config.max_body_bytes, tokens=self._tokens)
-        grpc_port = await self._start_grpc(intake)
-        await self._start_http(intake, http_socket)
+        rpc, grpc_port = await self._start_grpc(intake)
+        http = await self._start_http(intake, http_socket)
+        self._stack.push_async_callback(self._stop_receiving, rpc, http)
         if self._tls is not None:
             watching = asyncio.create_task(self._watch_tls(self._tls))
             self._stack.callback(watching.cancel)
@@ -278,20 +283,25 @@ class Collector:
         self._stack.callback(executor.shutdown)
         return executor
 
-    async def _start_grpc(self, intake: Intake) -> int:
+    async def _start_grpc(self, intake: Intake) -> tuple[GrpcReceiver, int]:
         receiver = GrpcReceiver(intake, self._bodies(), self._tls)
         try:
             port = await receiver.start(self.config.host, self.config.grpc_port)
         except OSError:
             raise PortTaken("--grpc-port", self.config.host, self.config.grpc_port) from None
         self._stack.push_async_callback(receiver.stop, self.config.drain_s)
-        return port
+        return receiver, port
 
-    async def _start_http(self, intake: Intake, listener: socket.socket) -> None:
+    async def _start_http(self, intake: Intake, listener: socket.socket) -> HttpServer:
         app = http_receiver.build_app(intake, self.metrics, self._not_ready, self._bodies(), self.config.cors_origins)
         server = HttpServer(app, listener, grace_s=self.config.drain_s, tls=self._tls)
         await server.start()
         self._stack.push_async_callback(server.stop)
+        return server
+
+    async def _stop_receiving(self, rpc: GrpcReceiver, http: HttpServer) -> None:
+        """Both at once: while one finishes what is under way, the other must not take in more."""
+        await asyncio.gather(rpc.stop(self.config.drain_s), http.stop())
 
     async def _drain(self, journal: Journal, writer: Writer) -> None:
         await asyncio.to_thread(journal.stop_accepting)

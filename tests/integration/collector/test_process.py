@@ -13,14 +13,17 @@ import threading
 import time
 import urllib.error
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import grpc
 import pytest
 
 from promptpath import storage
 from promptpath.collector.errors import CollectorError, PortTaken
+from promptpath.collector.otlp import Signal
 from promptpath.storage import StorageError, owner
 
 from .running import RunningCollector, fetch, make_spans, wait_for
@@ -136,6 +139,40 @@ def test_asked_to_stop_it_stores_what_it_has_and_exits_0(tmp_path: Path, number:
     assert list((tmp_path / "journal").glob("*.otlp")) == []
     assert not (tmp_path / "owner.json").exists()
     assert stored(tmp_path) == Counter(range(1, 1001))
+
+
+def test_a_stop_lets_requests_finish_that_are_under_way_and_takes_no_more(tmp_path: Path) -> None:
+    body = make_spans(50).SerializeToString()
+    head = f"POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-protobuf\r\nContent-Length: {len(body)}"
+    released = threading.Event()
+
+    def stuck() -> Iterator[bytes]:
+        released.wait()
+        yield make_spans(50, first=51).SerializeToString()
+
+    with Process(tmp_path) as process:
+        ports = process.ports
+        channel = grpc.insecure_channel(f"127.0.0.1:{ports['grpc']}")
+        call = channel.stream_unary(Signal.TRACES.rpc_method).future(stuck())
+        with socket.create_connection(("127.0.0.1", ports["http"]), 20) as slow:
+            slow.sendall(f"{head}\r\n\r\n".encode() + body[:100])
+            assert channel.unary_unary(Signal.TRACES.rpc_method)(b"", timeout=20) == b""
+            process.popen.send_signal(signal.SIGTERM)
+            for port in (ports["http"], ports["grpc"]):
+                wait_for(lambda port=port: not accepts(port), "no more connections")
+            slow.sendall(body[100:])
+            assert slow.recv(65536).startswith(b"HTTP/1.1 200 ")
+        released.set()
+        assert call.result(timeout=20) == b""
+        errors = process.popen.communicate(timeout=60)[1]
+        channel.close()
+    assert (process.popen.returncode, "Traceback" in errors) == (0, False), errors
+    assert stored(tmp_path) == Counter(range(1, 101))
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_others_find_it_and_read_through_it(tmp_path: Path) -> None:

@@ -118,8 +118,9 @@ def test_pages_of_known_origins_may_send(for_browsers: RunningCollector) -> None
 
 
 def test_nothing_listens_beyond_this_machine_unasked(for_browsers: RunningCollector, tmp_path: Path) -> None:
-    with (
-        pytest.raises(CollectorError, match="give --tokens or --tls-client-ca, or say --allow-anonymous"),
-        RunningCollector(tmp_path, host="0.0.0.0"),
-    ):
-        pass
+    for tls in (None, issue(tmp_path)):  # certificates are asked for by the OTLP ports, not by the SQL port
+        with (
+            pytest.raises(CollectorError, match="give --tokens, or say --allow-anonymous"),
+            RunningCollector(tmp_path, host="0.0.0.0", tls=tls),
+        ):
+            pass
