@@ -118,7 +118,7 @@ def _read_config(ctx: click.Context, _param: click.Parameter, value: Path | None
     assert isinstance(root, click.Group)
     values = load(path, known_keys(root, ctx))
     ctx.default_map = {
-        parameter.name: [values[key]] if parameter.multiple else values[key]
+        parameter.name: values[key]
         for parameter in ctx.command.params
         if parameter.name is not None and (key := _key_of(parameter)) in values
     }

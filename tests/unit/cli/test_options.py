@@ -105,3 +105,26 @@ def test_a_wrong_variable_is_named(
 
 def test_a_message_is_always_one_line() -> None:
     assert Wrong("two\nlines  of\ttext").message == "two lines of text"
+
+
+@pytest.mark.parametrize("text", ['cors_origin = ["https://a", "https://b"]', 'cors_origin = "https://a https://b"'])
+def test_an_option_that_may_be_repeated_is_a_list_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    made: list[tuple[str, ...]] = []
+
+    @command("up")
+    @option("--cors-origin", "origins", multiple=True)
+    def up(origins: tuple[str, ...]) -> None:
+        made.append(origins)
+
+    module = ModuleType("promptpath_test_commands")
+    module.up = up  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "promptpath_test_commands", module)
+    monkeypatch.setattr(app, "_COMMANDS", {"up": "promptpath_test_commands:up"})
+    monkeypatch.chdir(tmp_path)
+    Path("promptpath.toml").write_text(text)
+    assert main(["up"]) == 0
+    monkeypatch.setenv("PROMPTPATH_CORS_ORIGIN", "https://c https://d")
+    assert main(["up"]) == 0
+    assert made == [("https://a", "https://b"), ("https://c", "https://d")]
