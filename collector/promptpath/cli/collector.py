@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +68,14 @@ def _check_origins(_: click.Context, __: click.Parameter, origins: tuple[str, ..
     help="Listen beyond this machine although no tokens or client certificates are asked for.",
 )
 @option("--max-body-bytes", type=click.IntRange(1), default=64 << 20, help="The largest request, decompressed.")
+@option("--sql-max-seconds", type=click.FloatRange(0.1), default=30.0, help="How long one SQL query may run.")
+@option("--sql-max-memory-bytes", type=click.IntRange(1 << 20), default=2 << 30, help="What one SQL query may hold.")
+@option("--sql-max-result-rows", type=click.IntRange(1), default=10_000_000, help="Rows that one SQL query may give.")
+@option("--sql-max-result-bytes", type=click.IntRange(1), default=4 << 30, help="Bytes that one SQL query may give.")
+@option("--log-format", type=click.Choice(["text", "json"]), default="text", help="json is one object a line.")
+@option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="warning", help="From when on."
+)
 def collector(
     storage: str | None,
     host: str,
@@ -86,13 +93,21 @@ def collector(
     cors_origins: tuple[str, ...],
     allow_anonymous: bool,
     max_body_bytes: int,
+    sql_max_seconds: float,
+    sql_max_memory_bytes: int,
+    sql_max_result_rows: int,
+    sql_max_result_bytes: int,
+    log_format: str,
+    log_level: str,
 ) -> None:
     """Receives OTLP, stores it, and turns it into prompts.
 
     An embedded store has one owner: this process, which serves it to everyone else as ClickHouse's HTTP interface.
     """
     need("collector", "collector")
+    from promptpath.collector import logs
     from promptpath.collector.service import Collector, CollectorConfig
+    from promptpath.collector.sql_settings import SqlLimits
     from promptpath.collector.tls import TlsFiles
     from promptpath.storage.connection import DEFAULT_URL
     from promptpath.storage.urls import redacted
@@ -117,8 +132,14 @@ def collector(
         tls=tls,
         cors_origins=cors_origins,
         allow_anonymous=allow_anonymous,
+        sql_limits=SqlLimits(
+            result_rows=sql_max_result_rows,
+            result_bytes=sql_max_result_bytes,
+            seconds=sql_max_seconds,
+            memory_bytes=sql_max_memory_bytes,
+        ),
     )
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logs.set_up("json" if log_format == "json" else "text", log_level)
 
     def ready(running: Collector) -> None:
         at = running.ports

@@ -110,8 +110,8 @@ async def read(request: Request, tenant: str | None) -> Asked | None:
         if request.method == "GET":
             return None
         raise SqlError(BAD_ARGUMENTS, "Empty query")
-    if "\0" in query:
-        raise SqlError(BAD_ARGUMENTS, "the query has a zero byte")
+    if "\0" in query or any("\0" in name + value for name, value in url.items()):
+        raise SqlError(BAD_ARGUMENTS, "a zero byte in the query or a parameter")
     question = Question(
         query=query,
         database=url.get("database") or request.headers.get("x-clickhouse-database", ""),

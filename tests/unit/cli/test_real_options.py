@@ -30,13 +30,14 @@ def test_every_option_has_its_variable(context: click.Context, name: str) -> Non
 def test_keys(context: click.Context) -> None:
     assert sorted(known_keys(root, context)) == [
         "aborts", "allow_anonymous", "arrival_rate", "arrivals", "choices", "cluster", "cors_origin",
-        "dashboard_port", "doubled", "drift_ppm", "embeddings",
-        "encoding", "endpoint", "engines", "errors", "format", "gateway_port", "grace_s", "grpc_port", "guardrails",
-        "host", "hosts", "http_port", "journal", "late", "late_s", "limit", "lost", "max_body_bytes", "model",
-        "non_streaming", "ntp_step", "order", "out", "output", "preemption", "prompts", "quiet_minutes", "rate",
-        "regression", "rejections", "role", "rules", "seed", "service", "shard", "signal", "since", "skew", "spans",
-        "sql_port", "stalls", "start", "status", "storage", "systems", "tenant", "tls_cert", "tls_client_ca", "tls_key",
-        "tokens", "topology", "trace", "ttl", "until",
+        "dashboard_port", "doubled", "drift_ppm", "embeddings", "encoding", "endpoint", "engines", "errors",
+        "format", "gateway_port", "grace_s", "grpc_port", "guardrails", "host", "hosts", "http_port",
+        "journal", "late", "late_s", "limit", "log_format", "log_level", "lost", "max_body_bytes", "model",
+        "non_streaming", "ntp_step", "order", "out", "output", "preemption", "prompts", "quiet_minutes",
+        "rate", "regression", "rejections", "role", "rules", "seed", "service", "shard", "signal", "since",
+        "skew", "spans", "sql_max_memory_bytes", "sql_max_result_bytes", "sql_max_result_rows",
+        "sql_max_seconds", "sql_port", "stalls", "start", "status", "storage", "systems", "tenant",
+        "tls_cert", "tls_client_ca", "tls_key", "tokens", "topology", "trace", "ttl", "until",
     ]  # fmt: skip
 
 
