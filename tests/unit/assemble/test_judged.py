@@ -247,3 +247,20 @@ def test_a_server_whose_call_was_lost_was_an_attempt(make: Make, prompt: Prompt)
         make("c", "gone", 30, 870, "server", service="engine", first_token_ns=280),
     )
     assert (row["attempts"], row["hops"]) == (1, ["app", "gate", "engine"])
+
+
+def test_a_server_whose_call_was_lost_is_below_the_relay_that_nobody_answered(
+    make: Make, prompt: Prompt, parts: Parts
+) -> None:
+    at = 5_000_000_000
+    row = prompt(
+        make("a", "", 0, 900, "client", service="app", host="1", first_token_ns=340),
+        make("b", "a", 10, 890, "gateway", service="gate", host="2", first_token_ns=320),
+        make("c", "b", 10, 60, "safety", service="gate", host="2"),
+        make("d", "b", 70, 120, "call", service="gate", host="2", failed=True),
+        make("e", "d", 80, 110, "server", service="engine", host="3", failed=True),
+        make("f", "gone", at, at + 700, "server", service="engine", host="3", first_token_ns=180),
+        make("g", "f", at + 10, at + 170, "prefill", service="engine", host="3"),
+    )
+    assert parts(row)["prefill"] == 160
+    assert (row["attempts"], row["status"], row["ttft_network_ns"]) == (2, "ok", 20)

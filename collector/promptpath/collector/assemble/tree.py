@@ -187,10 +187,29 @@ def _adopt(nodes: Nodes, parent: Ints, prompt: Ints) -> tuple[Ints, Bools, Ints]
     into = root_of_trace[nodes.trace[lost]]
     fits = only[nodes.trace[lost]] & (into != lost) & (outermost(parent)[into] != lost) & ~from_outside
     nobody = lost[root[lost] & ~from_outside & (of_trace[nodes.trace[lost]] > 1)]
+    into = np.where(fits, _silent_relays(nodes, parent, prompt, lost, into), into)
     parent = parent.copy()
     parent[lost[fits]] = into[fits]
     adopted[lost[fits]] = True
     return parent, adopted, nobody
+
+
+def _silent_relays(nodes: Nodes, parent: Ints, prompt: Ints, lost: Ints, root: Ints) -> Ints:
+    """Of each span that lost its parent the hop that must have called it: the innermost relay of the prompt at `root`,
+    if of one only nobody is known to have answered it and it lasted long enough; else `root`. Shape of `lost`."""
+    relay = IS_RELAY[nodes.stage] & nodes.server_kind & (prompt != NONE)
+    if not relay.any():
+        return root
+    answers = (prompt != NONE) & (parent != NONE) & (nodes.process != nodes.process[parent]) & ~nodes.failed
+    busy = mark_above(parent, np.flatnonzero(answers)) | mark_above(parent, np.flatnonzero(relay))
+    silent = np.flatnonzero(relay & ~busy)
+    count = np.bincount(prompt[silent], minlength=len(nodes))
+    of_root = np.full(len(nodes), NONE, dtype=np.int64)
+    of_root[prompt[silent]] = silent
+    found = np.where(count[root] == 1, of_root[root], NONE)
+    long_enough = nodes.end[lost] - nodes.start[lost] <= nodes.end[found] - nodes.start[found]
+    called = nodes.server_kind[lost] & nodes.inference[lost] & (nodes.process[lost] != nodes.process[found])
+    return np.where((found != NONE) & called & long_enough, found, root)
 
 
 def _outermost_left(nodes: Nodes, top: Ints, of_trace: Ints) -> Ints:
