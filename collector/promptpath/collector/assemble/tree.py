@@ -195,9 +195,10 @@ def _adopt(nodes: Nodes, parent: Ints, prompt: Ints) -> tuple[Ints, Bools, Ints]
 
 
 def _silent_relays(nodes: Nodes, parent: Ints, prompt: Ints, lost: Ints, root: Ints) -> Ints:
-    """Of each span that lost its parent the hop that must have called it: the innermost relay of the prompt at `root`,
-    if of one only nobody is known to have answered it and it lasted long enough; else `root`. Shape of `lost`."""
-    relay = IS_RELAY[nodes.stage] & nodes.server_kind & (prompt != NONE)
+    """Of each span that lost its parent the hop that must have called it: the innermost relay of the prompt at `root`
+    that did not fail, if of one only nobody is known to have answered it and it lasted long enough; else `root`.
+    Shape of `lost`."""
+    relay = IS_RELAY[nodes.stage] & nodes.server_kind & (prompt != NONE) & ~nodes.failed
     if not relay.any():
         return root
     answers = (prompt != NONE) & (parent != NONE) & (nodes.process != nodes.process[parent]) & ~nodes.failed
