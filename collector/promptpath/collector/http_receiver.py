@@ -22,6 +22,8 @@ from promptpath.collector.otlp import JSON, OtlpError, Signal, TooLarge, TooSlow
 
 #: Bodies over this are read in a worker thread, so that one of them does not hold up the others.
 _OFFLOAD_BYTES: Final = 128 << 10
+#: The same for compressed ones, which may be a thousand times as large once they are not.
+_OFFLOAD_PACKED_BYTES: Final = 16 << 10
 #: How far past the limit a body is still read (and dropped), so that its sender gets to see the answer.
 _DRAIN_FACTOR: Final = 4
 #: Seconds until the next piece of a body must be there, and the whole of it.
@@ -102,7 +104,7 @@ class _Receiver:
             tenant = self._intake.tenant_of(request.headers.get("authorization"))
             otlp.media_type(content_type)
             body = await _body(request, self._intake.max_body_bytes, held)
-            if len(body) > _OFFLOAD_BYTES:
+            if len(body) > (_OFFLOAD_PACKED_BYTES if encoding else _OFFLOAD_BYTES):
                 loop = asyncio.get_running_loop()
                 read = await loop.run_in_executor(
                     self._executor, self._intake.read, signal, body, content_type, encoding, tenant
