@@ -29,8 +29,8 @@ FALLEN: Final = 0.85
 #: Before a stall so long, by points so many at least, the clock is known.
 _BEFORE_NS: Final = 10_000_000_000
 _POINTS_BEFORE: Final = 3
-#: Stalls looked up at once; more in one batch are left open.
-_MAX_STALLS: Final = 5_000
+#: Stalls looked up at once.
+_MAX_STALLS: Final = 1_000
 
 
 def explain(client: Client, prompts: pa.Table, opened: list[pa.Table], tenant: str = "") -> pa.Table:
@@ -40,13 +40,15 @@ def explain(client: Client, prompts: pa.Table, opened: list[pa.Table], tenant: s
     """
     if not opened:
         return prompts
-    stalls = pa.concat_tables(opened).slice(0, _MAX_STALLS).combine_chunks()
+    every = pa.concat_tables(opened).combine_chunks()
     found: dict[int, tuple[str, str]] = {}
-    uuids = stalls["gpu_uuids"].to_pylist()
-    if any(uuids):
-        found |= {index: ("gpu_clock", detail) for index, detail in _clocks(client, stalls, uuids, tenant)}
-    found |= {index: ("prefill", prompt_id) for index, prompt_id in _prefills(client, stalls, uuids, tenant)}
-    return _told(prompts, stalls, found) if found else prompts
+    for first in range(0, every.num_rows, _MAX_STALLS):
+        stalls = every.slice(first, _MAX_STALLS)
+        uuids = stalls["gpu_uuids"].to_pylist()
+        if any(uuids):
+            found |= {first + index: ("gpu_clock", detail) for index, detail in _clocks(client, stalls, uuids, tenant)}
+        found |= {first + index: ("prefill", one) for index, one in _prefills(client, stalls, uuids, tenant)}
+    return _told(prompts, every, found) if found else prompts
 
 
 def _prefills(client: Client, stalls: pa.Table, uuids: list[list[str]], tenant: str) -> list[tuple[int, str]]:
