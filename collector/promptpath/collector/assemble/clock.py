@@ -135,10 +135,10 @@ def place(nodes: Nodes, tree: Tree, blocks: Blocks | None, pool: ClockPool | Non
     for step, values in zip(steps, (moved, drawn, offset, error), strict=True):
         step[blocks.nodes] = np.repeat(values, counts)
     for level in tree.levels[1:]:
-        moving = level[inside[level]]
-        above = tree.parent[moving]
+        moving = level.compress(inside.take(level))
+        above = tree.parent.take(moving)
         for step in steps:
-            step[moving] += step[above]
+            step[moving] += step.take(above)
     return Axis(*steps)
 
 

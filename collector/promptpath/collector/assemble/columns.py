@@ -56,7 +56,7 @@ class Columns:
 
     def says(self, name: str) -> Bools:
         """Where a column says something: a text that is not empty, else any value."""
-        is_text = pa.types.is_string(self[name].type)
+        is_text = pa.types.is_string(self[name].type) or pa.types.is_dictionary(self[name].type)
         return self.filled(name) if is_text else self.known(name)
 
     def bits(self, names: tuple[str, ...]) -> npt.NDArray[np.uint32]:

@@ -103,15 +103,18 @@ class Batch:
         return first_of_group(self.prompts.of, self.prompts.order, valid, len(self.prompts))
 
     @cached_property
-    def _says(self) -> npt.NDArray[np.uint32]:
-        """Which of `_SPARSE` each of `order` says, a bit each."""
-        return self.columns.bits(_SPARSE)[self.order_rows]
+    def _says(self) -> tuple[Ints, npt.NDArray[np.uint32]]:
+        """Those of `order` that say anything in a column of `_SPARSE`, and in which, a bit each."""
+        bits = self.columns.bits(_SPARSE).take(self.order_rows)
+        any_said = np.flatnonzero(bits)
+        return self.order.take(any_said), bits.take(any_said)
 
     def saying(self, name: str) -> Ints:
         """The spans that say something in a column of `_SPARSE`, in the order of `order`."""
         if self.columns.says(name) is self.columns.nowhere:
             return np.empty(0, dtype=np.int64)
-        return self.order[np.flatnonzero((self._says & np.uint32(1 << _SPARSE.index(name))) != 0)]
+        node, bits = self._says
+        return node.compress((bits & np.uint32(1 << _SPARSE.index(name))) != 0)
 
     def first(self, name: str, *, of_answer: bool = False, of_end: bool = False) -> Ints:
         """The first span of each prompt that says something in a column of `_SPARSE`; shape (m,), -1 where none does.

@@ -217,7 +217,10 @@ NO_NS: Final = np.iinfo(np.int64).min
 
 
 #: Texts of which a batch has few. They may come as dictionaries, which saves telling them apart again.
-CODED: Final = ("kind", "scope", "service", "process", "host", "stage", "role")
+CODED: Final = (
+    *("kind", "scope", "service", "process", "host", "stage", "role", "operation", "model", "request_model"),
+    *("finish_reason", "error_type", "abort", "tenant"),
+)
 _SPAN_COLUMNS: Final = tuple((field.name, field.type) for field in SPAN_SCHEMA)
 _DICTIONARY: Final = pa.dictionary(pa.int32(), _text)
 

@@ -80,6 +80,33 @@ def take_pairs(pairs: Words, rows: Ints) -> tuple[Words, Words]:
 
 def ranks_of(column: pa.Array) -> Ints:
     """A text column as codes that sort as the texts do."""
+    begins = _pieces(column, 32)
+    if begins is not None:
+        ranks = _ranks_of(column.take(pa.array(begins)))
+        return np.repeat(ranks, np.diff(np.append(begins, len(column))))
+    return _ranks_of(column)
+
+
+def _pieces(column: pa.Array, width: int) -> Ints | None:
+    """Where a text differs from the one before it, in a column that mostly repeats the one before; else None.
+
+    Only for texts of `width` bytes.
+    """
+    if len(column) == 0 or not _fixed_width(column, width):
+        return None
+    offsets, data = bytes_of(column)
+    words = data[offsets[0] : offsets[-1]].view(np.uint64).reshape(len(column), -1)
+    new = np.ones(len(column), dtype=np.bool_)
+    np.not_equal(words[1:, -1], words[:-1, -1], out=new[1:])
+    if 4 * np.count_nonzero(new) > len(new):
+        return None
+    for word in words.T[:-1]:
+        new[1:] |= word[1:] != word[:-1]
+    begins = np.flatnonzero(new)
+    return begins if 4 * len(begins) <= len(new) else None
+
+
+def _ranks_of(column: pa.Array) -> Ints:
     fixed = _fixed(column, 32)
     if fixed is None or not fixed[0].all() or len(column) == 0:
         return codes_of(column)[0]
@@ -104,17 +131,26 @@ def ranks_of(column: pa.Array) -> Ints:
 
 def sparse_codes_of(column: pa.Array) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
     """A text column that is mostly empty as codes, in no order, into a list whose first entry is ''."""
+    if pa.types.is_dictionary(column.type):
+        return _codes_of_words(column.fill_null("") if column.null_count else column)
     some = np.flatnonzero(filled(column))
     if len(some) == 0:
         return np.zeros(len(column), dtype=np.int16), [""]
-    encoded = column.take(pa.array(some))
-    if not pa.types.is_dictionary(encoded.type):
-        encoded = encoded.dictionary_encode()
+    encoded = column.take(pa.array(some)).dictionary_encode()
     names = ["", *encoded.dictionary.to_pylist()]
     small = len(names) <= np.iinfo(np.int16).max
     codes: npt.NDArray[np.signedinteger[Any]] = np.zeros(len(column), dtype=np.int16 if small else np.int32)
     codes[some] = encoded.indices.to_numpy() + 1
     return codes, names
+
+
+def _codes_of_words(column: pa.Array) -> tuple[npt.NDArray[np.signedinteger[Any]], list[str]]:
+    words = column.dictionary.to_pylist()
+    names = ["", *dict.fromkeys(word for word in words if word)]
+    code = {name: number for number, name in enumerate(names)}
+    kind = np.int16 if len(names) <= np.iinfo(np.int16).max else np.int32
+    codes = np.array([code.get(word, 0) for word in words] or [0], dtype=kind)
+    return codes.take(column.indices.to_numpy()), names
 
 
 def texts_of_ids(column: pa.Array, rows: Ints, words: tuple[Words, Words]) -> pa.Array:

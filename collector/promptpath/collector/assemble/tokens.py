@@ -64,17 +64,17 @@ def deliveries(nodes: Nodes, tree: Tree, prompts: Prompts, lost: Bools, columns:
     is_first[begins] = True
     prompt = np.repeat(seen, each)
     tokens = counts_of(columns["counts"], row, each)
-    values = gaps.values.to_numpy(zero_copy_only=False)[at].astype(np.int64)
+    values = gaps.values.to_numpy(zero_copy_only=False).take(at).astype(np.int64)
     first_tokens = np.full(size, -1, dtype=np.int64)
     first_tokens[seen] = tokens[begins]
     delivered = exact_sums(prompt, tokens, size)
-    rest = ~is_first
+    rest = np.flatnonzero(~is_first)
     return Deliveries(
         source=source_of(tree, chosen),
         node=chosen,
-        prompt=prompt[rest],
-        gaps_us=values[rest],
-        tokens=tokens[rest],
+        prompt=prompt.take(rest),
+        gaps_us=values.take(rest),
+        tokens=tokens.take(rest),
         first_tokens=first_tokens,
         delivered=delivered,
     )
