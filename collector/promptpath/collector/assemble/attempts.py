@@ -160,9 +160,10 @@ def _guards(tree: Tree, own: Ints, calls: Bools, root: Bools) -> Ints:
     Where nobody else was called, the guardrail is around the prompt's own call, not beside it.
     """
     none = np.zeros(len(own), dtype=np.int64)
-    if not _GUARD[tree.stage].any():
+    guards = _GUARD.take(tree.stage)
+    if not guards.any() or not guards[tree.staged_parent[tree.staged_parent != NONE]].any():
         return none
-    rail = nearest(tree.staged_parent, _GUARD[tree.stage])
+    rail = nearest(tree.staged_parent, guards)
     asked = (rail != NONE) & (calls | (tree.entry == own))
     up = np.where(root | (tree.prompt == NONE), NONE, tree.parent)
     inside = nearest(np.where(asked, own, up), asked) != NONE
@@ -202,11 +203,16 @@ def _lost(nodes: Nodes, tree: Tree, axis: Axis, calls: Bools, never: Bools, cut_
         # From when the one that went on was there, the prompt was with that one.
         until = np.where(outlived, np.maximum(begun[order], begun[survivor]), ended[order])
         over[first] = np.minimum(ended[order], until)[given_up]
+        # Of the prompts that have any, whose nodes are few.
+        some = np.zeros(len(nodes), dtype=np.bool_)
+        some[tree.prompt[first]] = some[tree.prompt[order[outlived]]] = True
+        below = (tree.prompt != NONE) & (tree.prompt != nodes.own) & some.take(tree.prompt)
         for level in tree.levels[1:]:
-            level = level[(tree.prompt[level] != NONE) & (tree.prompt[level] != level)]
-            lost[level] |= lost[tree.parent[level]]
-            recovered[level] |= recovered[tree.parent[level]]
-            over[level] = np.minimum(over[level], over[tree.parent[level]])
+            level = level.compress(below.take(level))
+            above = tree.parent[level]
+            lost[level] |= lost[above]
+            recovered[level] |= recovered[above]
+            over[level] = np.minimum(over[level], over[above])
     servers = of_call[(tree.stage[of_call] == _SERVER) & ~calls[of_call]]
     return _Lost(lost, recovered, over, order[gone], following, servers)
 
