@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import secrets
+import stat
 import threading
 import time
 import tomllib
@@ -113,6 +114,8 @@ class Tokens:
         self._stamp = _stamp(path)
         self._looked_at = time.monotonic()
         self._entries = self._index(read(path))
+        if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            _log.warning("%s: others than its owner may write tokens into it: chmod 600 it", path)
 
     def authenticate(self, authorization: str | None, scope: Scope, *, basic: bool = False) -> Entry:
         """The token of an `Authorization` value: `Bearer TOKEN`, with `basic` also `Basic` with it as the password.

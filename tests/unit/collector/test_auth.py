@@ -119,6 +119,14 @@ def test_faults_in_the_file_are_named_with_their_place(tmp_path: Path, text: str
     assert str(path) in str(caught.value)
 
 
+def test_a_file_that_others_may_write_is_told_of(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Tokens(file)
+    assert caplog.text == ""
+    file.chmod(0o620)
+    Tokens(file)
+    assert "chmod 600" in caplog.text
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(TokensError, match="promptpath tokens create"):
         Tokens(tmp_path / "none.toml")
