@@ -69,11 +69,14 @@ def _print_statements(url: str | None, cluster: str) -> None:
     target = parse(url or f"chdb://{default_dir()}")
     directory = data_dir(url)
     waiting = list(migrations())
-    if (directory is None and not cluster) or (directory is not None and (directory / ENGINE_DIR).is_dir()):
+    on_server = isinstance(target, ServerUrl)
+    if on_server or (directory is not None and not cluster and (directory / ENGINE_DIR).is_dir()):
         try:
             client = connect(url, readonly=True)
         except StorageError as error:
-            if "there is no database" not in str(error):
+            if cluster and "cannot reach" in str(error):
+                click.echo(f"{error}; this is the schema from its beginning", err=True)
+            elif "there is no database" not in str(error):
                 raise
         else:
             waiting = pending(client)

@@ -1826,3 +1826,229 @@ ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY COLUMN gaps_us CODE
 
 ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY COLUMN gap_tokens CODEC(T64, ZSTD(1));
 
+-- 0012 types
+ALTER TABLE otel_traces_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1));
+
+ALTER TABLE otel_traces ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1));
+
+ALTER TABLE otel_logs_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS ObservedTimestamp DateTime64(9) CODEC(Delta(8), ZSTD(1)), ADD COLUMN IF NOT EXISTS DroppedAttributesCount UInt32 CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS Flags UInt32 CODEC(ZSTD(1));
+
+ALTER TABLE otel_logs ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS ObservedTimestamp DateTime64(9) CODEC(Delta(8), ZSTD(1)), ADD COLUMN IF NOT EXISTS DroppedAttributesCount UInt32 CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS Flags UInt32 CODEC(ZSTD(1));
+
+ALTER TABLE otlp_traces ON CLUSTER '{cluster}' MODIFY COLUMN resource_spans Array(Tuple(
+    resource Tuple(attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), dropped_attributes_count UInt32),
+    schema_url String,
+    tenant String,
+    scope_spans Array(Tuple(
+        scope Tuple(name String, version String, attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), dropped_attributes_count UInt32),
+        schema_url String,
+        spans Array(Tuple(
+            trace_id String, span_id String, trace_state String, parent_span_id String, flags UInt32,
+            name String, kind Int32, start_time_unix_nano UInt64, end_time_unix_nano UInt64,
+            attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), dropped_attributes_count UInt32,
+            events Array(Tuple(time_unix_nano UInt64, name String, attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), dropped_attributes_count UInt32)),
+            dropped_events_count UInt32,
+            links Array(Tuple(
+                trace_id String, span_id String, trace_state String, attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))),
+                dropped_attributes_count UInt32, flags UInt32
+            )),
+            dropped_links_count UInt32,
+            status Tuple(message String, code Int32)
+        ))
+    ))
+));
+
+ALTER TABLE otlp_logs ON CLUSTER '{cluster}' MODIFY COLUMN resource_logs Array(Tuple(
+    resource Tuple(attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), dropped_attributes_count UInt32),
+    schema_url String,
+    tenant String,
+    scope_logs Array(Tuple(
+        scope Tuple(name String, version String, attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), dropped_attributes_count UInt32),
+        schema_url String,
+        log_records Array(Tuple(
+            time_unix_nano UInt64, observed_time_unix_nano UInt64, severity_number Int32, severity_text String,
+            body Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String), attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), dropped_attributes_count UInt32, flags UInt32,
+            trace_id String, span_id String, event_name String
+        ))
+    ))
+));
+
+ALTER TABLE otlp_traces_mv ON CLUSTER '{cluster}' MODIFY QUERY
+WITH
+    (leaf -> multiIf(
+        leaf.value = 'string_value', toJSONString(leaf.string_value),
+        leaf.value = 'int_value', toString(leaf.int_value),
+        leaf.value = 'bool_value', toString(leaf.bool_value),
+        leaf.value = 'double_value', toJSONString(leaf.double_value),
+        leaf.value = 'bytes_value', toJSONString(base64Encode(leaf.bytes_value)),
+        leaf.value = 'none', 'null',
+        toString(throwIf(leaf.value IN ('array_value', 'kvlist_value'), 'OTLP value nested too deep')))) AS leaf_json,
+    (v -> multiIf(
+        v.value = 'string_value', v.string_value,
+        v.value = 'int_value', toString(v.int_value),
+        v.value = 'bool_value', toString(v.bool_value),
+        v.value = 'double_value', toString(v.double_value),
+        v.value = 'array_value', concat('[', arrayStringConcat(arrayMap(e -> leaf_json(e), v.array_value.values), ','), ']'),
+        v.value = 'kvlist_value', concat('{', arrayStringConcat(
+            arrayMap(e -> concat(toJSONString(e.key), ':', leaf_json(e.value)), v.kvlist_value.values), ','), '}'),
+        v.value = 'bytes_value', base64Encode(v.bytes_value),
+        '')) AS value_text,
+    (attributes -> CAST(
+        mapFromArrays(attributes.key, arrayMap(v -> value_text(v), attributes.value)),
+        'Map(LowCardinality(String), String)')) AS to_map,
+    (ns -> fromUnixTimestamp64Nano(toInt64(ns))) AS to_time,
+    (id -> lower(hex(id))) AS to_hex,
+    (leaf -> substring('nsbid??x', toUInt8(leaf.value) + 1, 1)) AS leaf_type,
+    (letters -> if(length(arrayDistinct(letters)) = 1, letters[1], arrayStringConcat(letters))) AS short_types,
+    (v -> multiIf(
+        v.value = 'array_value', concat('[', short_types(arrayMap(e -> leaf_type(e), v.array_value.values)), ']'),
+        v.value = 'kvlist_value', concat('{', short_types(arrayMap(e -> leaf_type(e.value), v.kvlist_value.values)), '}'),
+        substring('nsbid??x', toUInt8(v.value) + 1, 1))) AS value_type,
+    (attributes -> multiIf(
+        arrayAll(x -> x = 'string_value', attributes.value.value), '',
+        arrayExists(x -> x IN ('array_value', 'kvlist_value'), attributes.value.value),
+            arrayStringConcat(arrayMap(v -> value_type(v), attributes.value)),
+        arrayStringConcat(arrayMap(x -> substring('nsbid??x', toUInt8(x) + 1, 1), attributes.value.value)))) AS types_of,
+    (a -> (a.key IN ('promptpath.token.gaps_us', 'promptpath.token.counts')
+        AND a.value.value = 'array_value'
+        AND arrayAll(e -> e.value = 'int_value', a.value.array_value.values))) AS is_token_list,
+    ((attributes, name) -> arrayFirst(a -> a.key = name AND is_token_list(a), attributes).value.array_value.values.int_value) AS token_list
+SELECT
+    to_time(span.start_time_unix_nano) AS Timestamp,
+    to_hex(span.trace_id) AS TraceId,
+    to_hex(span.span_id) AS SpanId,
+    to_hex(span.parent_span_id) AS ParentSpanId,
+    span.trace_state AS TraceState,
+    span.name AS SpanName,
+    transform(span.kind, [1, 2, 3, 4, 5], ['Internal', 'Server', 'Client', 'Producer', 'Consumer'], 'Unspecified') AS SpanKind,
+    ServiceName,
+    ResourceAttributes,
+    ScopeName,
+    ScopeVersion,
+    to_map(arrayFilter(a -> NOT is_token_list(a), span.attributes)) AS SpanAttributes,
+    if(span.end_time_unix_nano > span.start_time_unix_nano, span.end_time_unix_nano - span.start_time_unix_nano, 0) AS Duration,
+    transform(span.status.code, [1, 2], ['Ok', 'Error'], 'Unset') AS StatusCode,
+    span.status.message AS StatusMessage,
+    arrayMap(ns -> to_time(ns), span.events.time_unix_nano) AS `Events.Timestamp`,
+    span.events.name AS `Events.Name`,
+    arrayMap(a -> to_map(a), span.events.attributes) AS `Events.Attributes`,
+    arrayMap(id -> to_hex(id), span.links.trace_id) AS `Links.TraceId`,
+    arrayMap(id -> to_hex(id), span.links.span_id) AS `Links.SpanId`,
+    span.links.trace_state AS `Links.TraceState`,
+    arrayMap(a -> to_map(a), span.links.attributes) AS `Links.Attributes`,
+    arrayMap(us -> toUInt32(least(greatest(us, 0), 4294967295)), token_list(span.attributes, 'promptpath.token.gaps_us')) AS TokenGapsUs,
+    arrayMap(n -> toUInt16(least(greatest(n, 0), 65535)), token_list(span.attributes, 'promptpath.token.counts')) AS TokenCounts,
+    span.flags AS Flags,
+    ScopeAttributes,
+    ResourceSchemaUrl,
+    ScopeSchemaUrl,
+    span.dropped_attributes_count AS DroppedAttributesCount,
+    span.dropped_events_count AS DroppedEventsCount,
+    span.dropped_links_count AS DroppedLinksCount,
+    Tenant,
+    trimRight(concat(
+        types_of(arrayFilter(a -> NOT is_token_list(a), span.attributes)), '|', ResourceTypes, '|', ScopeTypes, '|',
+        arrayStringConcat(arrayMap(a -> types_of(a), span.events.attributes), ','), '|',
+        arrayStringConcat(arrayMap(a -> types_of(a), span.links.attributes), ','), '|',
+        if(ResourceDropped + ScopeDropped + arraySum(span.events.dropped_attributes_count) + arraySum(span.links.dropped_attributes_count) = 0, '',
+            concat(toString(ResourceDropped), ',', toString(ScopeDropped), ';',
+                arrayStringConcat(span.events.dropped_attributes_count, ','), ';',
+                arrayStringConcat(span.links.dropped_attributes_count, ','))), '|',
+        if(arraySum(span.links.flags) = 0, '', arrayStringConcat(span.links.flags, ','))), '|,') AS Types
+FROM
+(
+    SELECT
+        ResourceAttributes, ResourceSchemaUrl, ServiceName, Tenant, ResourceTypes, ResourceDropped,
+        types_of(scope.scope.attributes) AS ScopeTypes, scope.scope.dropped_attributes_count AS ScopeDropped,
+        scope.scope.name AS ScopeName, scope.scope.version AS ScopeVersion,
+        to_map(scope.scope.attributes) AS ScopeAttributes, scope.schema_url AS ScopeSchemaUrl,
+        arrayJoin(scope.spans) AS span
+    FROM
+    (
+        SELECT
+            to_map(r.resource.attributes) AS ResourceAttributes, r.schema_url AS ResourceSchemaUrl, r.tenant AS Tenant,
+            types_of(r.resource.attributes) AS ResourceTypes, r.resource.dropped_attributes_count AS ResourceDropped,
+            ResourceAttributes['service.name'] AS ServiceName, arrayJoin(r.scope_spans) AS scope
+        FROM (SELECT arrayJoin(resource_spans) AS r FROM otlp_traces)
+    )
+);
+
+ALTER TABLE otlp_logs_mv ON CLUSTER '{cluster}' MODIFY QUERY
+WITH
+    (leaf -> multiIf(
+        leaf.value = 'string_value', toJSONString(leaf.string_value),
+        leaf.value = 'int_value', toString(leaf.int_value),
+        leaf.value = 'bool_value', toString(leaf.bool_value),
+        leaf.value = 'double_value', toJSONString(leaf.double_value),
+        leaf.value = 'bytes_value', toJSONString(base64Encode(leaf.bytes_value)),
+        leaf.value = 'none', 'null',
+        toString(throwIf(leaf.value IN ('array_value', 'kvlist_value'), 'OTLP value nested too deep')))) AS leaf_json,
+    (v -> multiIf(
+        v.value = 'string_value', v.string_value,
+        v.value = 'int_value', toString(v.int_value),
+        v.value = 'bool_value', toString(v.bool_value),
+        v.value = 'double_value', toString(v.double_value),
+        v.value = 'array_value', concat('[', arrayStringConcat(arrayMap(e -> leaf_json(e), v.array_value.values), ','), ']'),
+        v.value = 'kvlist_value', concat('{', arrayStringConcat(
+            arrayMap(e -> concat(toJSONString(e.key), ':', leaf_json(e.value)), v.kvlist_value.values), ','), '}'),
+        v.value = 'bytes_value', base64Encode(v.bytes_value),
+        '')) AS value_text,
+    (attributes -> CAST(
+        mapFromArrays(attributes.key, arrayMap(v -> value_text(v), attributes.value)),
+        'Map(LowCardinality(String), String)')) AS to_map,
+    (ns -> fromUnixTimestamp64Nano(toInt64(ns))) AS to_time,
+    (id -> lower(hex(id))) AS to_hex,
+    (leaf -> substring('nsbid??x', toUInt8(leaf.value) + 1, 1)) AS leaf_type,
+    (letters -> if(length(arrayDistinct(letters)) = 1, letters[1], arrayStringConcat(letters))) AS short_types,
+    (v -> multiIf(
+        v.value = 'array_value', concat('[', short_types(arrayMap(e -> leaf_type(e), v.array_value.values)), ']'),
+        v.value = 'kvlist_value', concat('{', short_types(arrayMap(e -> leaf_type(e.value), v.kvlist_value.values)), '}'),
+        substring('nsbid??x', toUInt8(v.value) + 1, 1))) AS value_type,
+    (attributes -> multiIf(
+        arrayAll(x -> x = 'string_value', attributes.value.value), '',
+        arrayExists(x -> x IN ('array_value', 'kvlist_value'), attributes.value.value),
+            arrayStringConcat(arrayMap(v -> value_type(v), attributes.value)),
+        arrayStringConcat(arrayMap(x -> substring('nsbid??x', toUInt8(x) + 1, 1), attributes.value.value)))) AS types_of
+SELECT
+    to_time(if(record.time_unix_nano != 0, record.time_unix_nano, record.observed_time_unix_nano)) AS Timestamp,
+    to_hex(record.trace_id) AS TraceId,
+    to_hex(record.span_id) AS SpanId,
+    toUInt8(bitAnd(record.flags, 255)) AS TraceFlags,
+    record.severity_text AS SeverityText,
+    toUInt8(least(greatest(record.severity_number, 0), 255)) AS SeverityNumber,
+    ServiceName,
+    value_text(record.body) AS Body,
+    ResourceSchemaUrl,
+    ResourceAttributes,
+    ScopeSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    to_map(record.attributes) AS LogAttributes,
+    record.event_name AS EventName,
+    Tenant,
+    trimRight(concat(
+        types_of(record.attributes), '|', ResourceTypes, '|', ScopeTypes, '|', value_type(record.body), '|',
+        if(record.time_unix_nano = 0, 't', ''), '|',
+        if(ResourceDropped + ScopeDropped = 0, '', concat(toString(ResourceDropped), ',', toString(ScopeDropped)))), '|') AS Types,
+    to_time(record.observed_time_unix_nano) AS ObservedTimestamp,
+    record.dropped_attributes_count AS DroppedAttributesCount,
+    record.flags AS Flags
+FROM
+(
+    SELECT
+        ResourceAttributes, ResourceSchemaUrl, ServiceName, Tenant, ResourceTypes, ResourceDropped,
+        types_of(scope.scope.attributes) AS ScopeTypes, scope.scope.dropped_attributes_count AS ScopeDropped,
+        scope.scope.name AS ScopeName, scope.scope.version AS ScopeVersion,
+        to_map(scope.scope.attributes) AS ScopeAttributes, scope.schema_url AS ScopeSchemaUrl,
+        arrayJoin(scope.log_records) AS record
+    FROM
+    (
+        SELECT
+            to_map(r.resource.attributes) AS ResourceAttributes, r.schema_url AS ResourceSchemaUrl, r.tenant AS Tenant,
+            types_of(r.resource.attributes) AS ResourceTypes, r.resource.dropped_attributes_count AS ResourceDropped,
+            ResourceAttributes['service.name'] AS ServiceName, arrayJoin(r.scope_logs) AS scope
+        FROM (SELECT arrayJoin(resource_logs) AS r FROM otlp_logs)
+    )
+);
+

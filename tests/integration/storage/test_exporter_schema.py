@@ -132,6 +132,7 @@ def test_columns(shared_store: Any, table: str) -> None:
             "DroppedAttributesCount",
             "DroppedEventsCount",
             "DroppedLinksCount",
+            "Types",
         },
-        "otel_logs": {"EventName"},
+        "otel_logs": {"EventName", "ObservedTimestamp", "Flags", "DroppedAttributesCount", "Types"},
     }.get(table, set())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -75,7 +77,11 @@ def test_the_command_opens_a_store_and_asks_its_collector(tmp_path: Path) -> Non
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             assert answer.status == 200
-        # Another process would find the owner the same way; this one is the owner, so it is asked by its address.
+        # Another process finds the owner of the store by itself.
+        command = [sys.executable, "-m", "promptpath.cli", "storage", "status", "--storage", url, "--format", "json"]
+        elsewhere = json.loads(subprocess.run(command, capture_output=True, check=True, timeout=60).stdout)
+        assert elsewhere["schema_version"] == len(migrations())
+        # This one is the owner: it asks by the address.
         sql = f"clickhouse://127.0.0.1:{collector.ports.sql}/promptpath"
         arguments = ["status", "--storage", sql, "--journal", str(tmp_path / "journal")]
         served = json.loads(_run(*arguments, "--format", "json"))
@@ -120,7 +126,8 @@ def test_a_dry_run_makes_no_store(tmp_path: Path) -> None:
         f"-- {step.version:04d} {step.name}" for step in migrations()
     ]
     assert printed.count(";\n\n") == 1 + sum(len(step.statements) for step in migrations())
-    on_cluster = _run("migrate", "--dry-run", "--storage", "clickhouse://nobody/prod?cluster=big")
+    on_cluster = _run("migrate", "--dry-run", "--storage", "clickhouse://127.0.0.1:1/prod?cluster=big")
+    assert "this is the schema from its beginning" in on_cluster
     assert "otel_traces_local ON CLUSTER 'big'" in on_cluster
     assert "Distributed('big', 'prod', 'otel_traces_local', cityHash64(TraceId))" in on_cluster
 

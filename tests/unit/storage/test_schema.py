@@ -49,7 +49,9 @@ def test_prompts_schema_matches_the_table() -> None:
         for s in m.statements
         if (found := re.match(r"ALTER TABLE prompts_rows ADD COLUMN IF NOT EXISTS `?([\w.]+)`? ", s))
     ]
-    assert names[:at] + [f"segments.{name}" for name in inner] + names[at:] + added == PROMPTS_SCHEMA.names
+    stored = names[:at] + [f"segments.{name}" for name in inner] + names[at:] + added
+    # Whose prompt it is says the insert, not the assembler.
+    assert stored == [*PROMPTS_SCHEMA.names, "token_tenant"]
 
 
 def test_prompts_schema_has_all_parts_in_their_order() -> None:
