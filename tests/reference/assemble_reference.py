@@ -1,8 +1,8 @@
 """Spans to prompts in plain Python, one span at a time, as design §9 says it: what `assemble` must agree with.
 
 Rows in, rows out: dicts of SPAN_SCHEMA and of PROMPT_SCHEMA, instants as ns since the epoch. It reads each trace for
-itself: what joins several traces, what finds the parent of a span that lost it, nested siblings, offsets pooled over
-requests and what stalls came from have tests of their own.
+itself: what joins several traces, nested siblings, offsets pooled over requests and what stalls came from have tests of
+their own.
 """
 
 from __future__ import annotations
@@ -53,6 +53,9 @@ class Span:
     lost: bool = False
     prepared: bool = False
     orphaned: bool = False
+    orphan: bool = False
+    put: bool = False
+    nobodys: bool = False
     over: int | None = None
     recovered: bool = False
     guard: str = ""
@@ -158,12 +161,20 @@ class Span:
         return next((one for one in (self, *self.above_in_prompt()) if one.stage == "server"), None)
 
     @cached_property
+    def leads_to_relay(self) -> bool:
+        return any(
+            one.stage in RELAYS and one.entry is one and one.staged_above and one.staged_above[0] is self
+            for one in self.below()
+        )
+
+    @cached_property
     def unit(self) -> Span:
         """The attempt that it is part of: the call that reached the outermost server around it, else that server."""
         if self.server is None:
             return self
         above = self.server.staged_above
-        if above and above[0].stage in CALLS:
+        # The call of an orphan was lost where the one above it led to a relay.
+        if above and above[0].stage in CALLS and not (self.server.orphan and above[0].leads_to_relay):
             return above[0]
         return above[0].unit if above and above[0].server is not None else self.server
 
@@ -320,8 +331,7 @@ def assemble_reference(
 def prompts_of(rows: list[Row]) -> list[Prompt]:
     """The prompts of a trace, up to what belongs to them."""
     spans = tree_of(rows)
-    tops = [one for one in spans if one.inference and not any(above.inference for above in one.above())]
-    prompts = [Prompt(top) for top in tops]
+    prompts = [Prompt(top) for top in spans if is_top(top) and not top.nobodys]
     for prompt in prompts:
         for one in (prompt.root, *prompt.root.below()):
             one.prompt = prompt
@@ -332,6 +342,92 @@ def prompts_of(rows: list[Row]) -> list[Prompt]:
         find_attempts(prompt, members)
         prompt.spans = sorted(members, key=lambda one: (one.beside, one.depth, one.at, one.number))
     return prompts
+
+
+def is_top(span: Span) -> bool:
+    """Whether it is an inference span with none around it."""
+    return span.inference and not any(above.inference for above in span.above())
+
+
+RANKS = {"": 0, "client": 0, "call": 0, "edge": 1, "gateway": 2, "router": 3, "inbound": 4, "server": 5}
+
+
+def holds(outer: Span, inner: Span) -> bool:
+    """Whether it can be around the other: by time on one host, by how long both took where clocks may differ."""
+    if outer.row["host"] == inner.row["host"]:
+        return outer.start <= inner.start and inner.end <= outer.end
+    return inner.end - inner.start <= outer.end - outer.start
+
+
+def place_lost(spans: list[Span]) -> None:
+    """Spans whose parent never came go under the only call of another process that can hold them and that nobody
+    answered."""
+    with_inner = {id(one.parent) for one in spans if one.stage in CALLS and one.parent is not None}
+    answered = {
+        id(one.parent)
+        for one in spans
+        if one.parent is not None
+        and (one.row["process"] != one.parent.row["process"] or (one.stage in CONNECTS and one.failed))
+    }
+    calls = [one for one in spans if one.stage in CALLS and id(one) not in with_inner and id(one) not in answered]
+    found = []
+    for one in spans:
+        if one.orphan and (one.stage or one.inference):
+            fit = [
+                call
+                for call in calls
+                if call is not one and call.row["process"] != one.row["process"] and holds(call, one)
+            ]
+            if len(fit) == 1:
+                found.append((one, fit[0]))
+    for one, call in found:
+        one.parent, one.put = call, True
+
+
+def silent_relay(spans: list[Span], lost: Span, root: Span) -> Span:
+    """The only relay of a prompt, innermost and not failed, that nobody is known to have answered, if it can have
+    called the span that lost its parent; else the root."""
+    inside = [one for one in spans if any(above.inference for above in (one, *one.above()))]
+    relays = [one for one in inside if one.stage in RELAYS and one.is_server_kind and not one.failed]
+    answers = [
+        one
+        for one in inside
+        if one.parent is not None and one.row["process"] != one.parent.row["process"] and not one.failed
+    ]
+    busy = {id(above) for one in (*answers, *relays) for above in one.above()}
+    silent = [one for one in relays if id(one) not in busy and (one is root or root in one.above())]
+    called = lost.is_server_kind and lost.inference
+    if len(silent) != 1 or not called or lost.row["process"] == silent[0].row["process"]:
+        return root
+    return silent[0] if lost.end - lost.start <= silent[0].end - silent[0].start else root
+
+
+def adopt_lost(spans: list[Span]) -> None:
+    """What is still without its parent goes to the prompt of its trace, if there is one; where there are several and it
+    is no call of a process that they came from, it is nobody's."""
+    lost = [one for one in spans if one.orphan and one.parent is None and one.row["parent_id"] != one.row["span_id"]]
+    tops = [one for one in spans if is_top(one)]
+    firm = [one for one in tops if one not in lost]
+    left = [one for one in tops if one in firm or not firm]
+    if not firm:
+        lowest = min((RANKS.get(one.stage, 6) for one in left), default=0)
+        first = [one for one in left if RANKS.get(one.stage, 6) == lowest]
+        if len(first) == 1:
+            longest = first[0].end - first[0].start
+            left = [one for one in left if one is first[0] or one.end - one.start > longest]
+    processes = {one.row["process"] for one in firm}
+    adopted = []
+    for one in lost:
+        inside = any(above.inference for above in (one, *one.above())) and not is_top(one)
+        if inside or not one.stage:
+            continue
+        from_outside = is_top(one) and not one.is_server_kind and one.row["process"] in processes
+        if is_top(one) and not from_outside and len(firm) > 1:
+            one.nobodys = True
+        if len(left) == 1 and left[0] is not one and one not in left[0].above() and not from_outside:
+            adopted.append((one, silent_relay(spans, one, left[0])))
+    for one, top in adopted:
+        one.parent, one.put = top, True
 
 
 def tree_of(rows: list[Row]) -> list[Span]:
@@ -347,9 +443,11 @@ def tree_of(rows: list[Row]) -> list[Span]:
     for one in spans:
         above = by_id.get(one.row["parent_id"]) if one.row["parent_id"] else None
         one.parent = None if above is one else above
-    named = {id(one): one.parent for one in spans}
+        one.orphan = bool(one.row["parent_id"]) and one.parent is None
     for number, one in enumerate(spans):
         one.number = number
+    decoding = decoding_of(spans)
+    place_lost(spans)
     for one in spans:
         line = [one]
         while line[-1].parent is not None and line[-1].parent not in line:
@@ -357,21 +455,7 @@ def tree_of(rows: list[Row]) -> list[Span]:
         if line[-1].parent is not None:
             circle = line[line.index(line[-1].parent) :]
             min(circle, key=lambda each: (each.start, each.number)).parent = None
-    decoding = []
-    for owner in list(spans):
-        began = [
-            one.start
-            for one in spans
-            if one.stage == "decode"
-            and owner.stage == "prefill"
-            and not one.is_part
-            and named[id(one)] is owner
-            and one.row["process"] == owner.row["process"]
-            and owner.start < one.start < owner.end
-        ]
-        if began:
-            decoding.append(Span(owner.row, min(began), owner.end, "decode", True, owner))
-            owner.end = min(began)
+    adopt_lost(spans)
     for owner in list(spans):
         row = owner.row
         for stage, start, length in zip(
@@ -387,6 +471,25 @@ def tree_of(rows: list[Row]) -> list[Span]:
         if one.parent is not None:
             one.parent.children.append(one)
     return spans
+
+
+def decoding_of(spans: list[Span]) -> list[Span]:
+    """Prefills that hold their decoding end where it begins; what came after, as spans of their own."""
+    decoding = []
+    for owner in spans:
+        began = [
+            one.start
+            for one in spans
+            if one.stage == "decode"
+            and owner.stage == "prefill"
+            and one.parent is owner
+            and one.row["process"] == owner.row["process"]
+            and owner.start < one.start < owner.end
+        ]
+        if began:
+            decoding.append(Span(owner.row, min(began), owner.end, "decode", True, owner))
+            owner.end = min(began)
+    return decoding
 
 
 def decide_stages(spans: list[Span]) -> None:
@@ -881,7 +984,7 @@ def row_of(prompt: Prompt, assembled_at_ns: int, stall_factor: float, stall_min_
         "tcp_retransmits": prompt.total("tcp_retransmits"),
         "clock_offset_ns": prompt.server.offset if apart and prompt.server else None,
         "clock_error_ns": prompt.server.error if apart and prompt.server else None,
-        "joined_by": "",
+        "joined_by": "time" if any(one.put for one in prompt.spans) else "",
         "completeness": float(np.float32(answered / len(calls))) if calls else None,
         "workflow_id": agents[-1].row["span_id"] if agents else "",
         "workflow_start": agents[-1].start if agents else None,

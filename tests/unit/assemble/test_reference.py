@@ -127,6 +127,22 @@ def test_batches_of_random_trees(make: Make, seed: int) -> None:
     assert differences(batch_of(make, seed, traces=150, size=25)) == []
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_batches_with_lost_spans(make: Make, seed: int) -> None:
+    """Parents that never came: placed, adopted, or nobody's, by the same rules."""
+    rng = random.Random(seed)
+    table = batch_of(make, seed, traces=120, size=10)
+    kept = pa.array([rng.random() > 0.15 for _ in range(table.num_rows)])
+    assert differences(table.filter(kept)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_realistic_batches_with_lost_spans(seed: int) -> None:
+    rng = random.Random(seed)
+    table = demo_batch(150, seed=seed)
+    assert differences(table.filter(pa.array([rng.random() > 0.1 for _ in range(table.num_rows)]))) == []
+
+
 @pytest.mark.parametrize("in_order", [False, True])
 def test_realistic_batches(in_order: bool) -> None:
     table = demo_batch(400, seed=3, in_order=in_order)
