@@ -148,8 +148,8 @@ class Abort(StrEnum):
     TIMEOUT = "timeout"
 
 
-#: Paths on which an HTTP request is an inference call; `*` stands for one path segment. A match is on the end of the
-#: path, so that a mount prefix does not hide it.
+#: Paths on which an HTTP request is an inference call; `*` stands for one path segment, or a part of one. A match is on
+#: the end of the path, so that a mount prefix does not hide it.
 INFERENCE_PATHS: Final[tuple[str, ...]] = (
     "/v1/chat/completions",
     "/v1/completions",
@@ -161,6 +161,8 @@ INFERENCE_PATHS: Final[tuple[str, ...]] = (
     "/api/chat",
     "/api/generate",
     "/v2/models/*/infer",
+    "/models/*:generateContent",
+    "/models/*:streamGenerateContent",
 )
 
 #: `gen_ai.operation.name` values that are inference calls; agents, tools, workflows and guardrails are not.

@@ -78,3 +78,19 @@ def test_its_own_prefill_is_no_cause(make: Make, prompt: Callable[..., Row]) -> 
         make("p1", "s1", base + 30 * MS, base + 400 * MS, "prefill", service="engine", host="gpu"),
     )
     assert causes(row) == [(120_000, 200_000, "", "")]
+
+
+def test_of_prefills_in_one_step_the_same_is_named_in_any_order(make: Make, prompts: Callable[..., list[Row]]) -> None:
+    base = 5 * SECOND
+    spans = answer(make, [60, 10, 10, 195, 10, 10])
+    for number in (2, 3, 4):
+        trace = {"trace_id": f"{number:032x}"}
+        engine = {"service": "engine", "host": "gpu", **trace}
+        spans += [
+            make(f"c{number}", "", 0, SECOND, "client", service="app", **trace),
+            make(f"s{number}", f"c{number}", base + 90 * MS, base + 800 * MS, "server", **engine),
+            make(f"p{number}", f"s{number}", base + 110 * MS, base + 260 * MS, "prefill", **engine),
+        ]
+    for order in (spans, spans[::-1]):
+        [row] = [row for row in prompts(*order) if row["prompt_id"] == "c1"]
+        assert causes(row) == [(120_000, 200_000, "prefill", "c4")]

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from promptpath.collector.assemble.clock import Axis
 from promptpath.collector.assemble.columns import Columns
@@ -120,7 +121,7 @@ def build(
     detail[hit] = [f"{us} us" for us in (lost[hit] // 1000).tolist()]
 
     which = np.flatnonzero(known & ~hit)
-    row, overlap = _of_others(nodes, prompts, first, others, stalls.prompt[which], start[which], end[which])
+    row, overlap = _of_others(nodes, prompts, first, others, stalls.prompt[which], start[which], end[which], columns)
     hit_there = (row != NONE) & (SHARE * overlap >= length[which])
     cause[which[hit_there]] = _PREFILL
     detail[which[hit_there]] = columns["span_id"].take(pa.array(row[hit_there])).to_pylist()
@@ -268,10 +269,17 @@ def _preempted(
 
 
 def _of_others(
-    nodes: Nodes, prompts: Prompts, first: FirstTokens, others: Prefills, prompt: Ints, start: Ints, end: Ints
+    nodes: Nodes,
+    prompts: Prompts,
+    first: FirstTokens,
+    others: Prefills,
+    prompt: Ints,
+    start: Ints,
+    end: Ints,
+    columns: Columns,
 ) -> tuple[Ints, Ints]:
     """Of each interval the other prompt on the same engine whose prefill takes most of it: its root's row, -1 for none;
-    and for how long."""
+    and for how long. Of prefills in one step, which take the same of it, the one with the greatest id is named."""
     row = np.full(len(prompt), NONE, dtype=np.int64)
     most = np.zeros(len(prompt), dtype=np.int64)
     if len(prompt) == 0 or len(others.start) == 0:
@@ -293,7 +301,8 @@ def _of_others(
     overlap = np.minimum(others.end[one], end[which]) - np.maximum(others.start[one], start[which])
     own = others.root[one] == nodes.row[prompts.root[prompt[which]]]
     which, one, overlap = which[~own & (overlap > 0)], one[~own & (overlap > 0)], overlap[~own & (overlap > 0)]
-    order = np.lexsort((others.root[one], overlap, which))
+    ids = pc.rank(columns["span_id"].take(pa.array(others.root[one])).cast(pa.string()), tiebreaker="dense").to_numpy()
+    order = np.lexsort((ids, overlap, which))
     which, one, overlap = which[order], one[order], overlap[order]
     last = np.flatnonzero(np.append(which[1:] != which[:-1], True)) if len(which) else which
     row[which[last]] = others.root[one[last]]

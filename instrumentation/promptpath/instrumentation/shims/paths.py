@@ -20,6 +20,8 @@ _OPERATIONS: Final = {
     "/api/chat": "chat",
     "/api/generate": "text_completion",
 }
+#: Gemini's, whose paths have the model before the colon.
+_GENERATE_CONTENT: Final = (":generateContent", ":streamGenerateContent")
 _PATTERN: Final = re.compile(
     f"(?:{'|'.join(re.escape(path).replace(chr(92) + '*', '[^/]+') for path in semconv.INFERENCE_PATHS)})/?$"
 )
@@ -38,4 +40,5 @@ def inference_path(path: str) -> str | None:
 @lru_cache(maxsize=1024)
 def operation(path: str) -> str | None:
     """`gen_ai.operation.name` of an inference path; None if the path does not tell."""
-    return _OPERATIONS.get(inference_path(path) or "")
+    end = inference_path(path) or ""
+    return "generate_content" if end.endswith(_GENERATE_CONTENT) else _OPERATIONS.get(end)
