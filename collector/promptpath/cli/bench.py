@@ -17,11 +17,13 @@ from promptpath.cli.options import command, format_option, option
 @option("--prompts", type=click.IntRange(1), default=50_000, help="How many prompts of about 20 spans to measure with.")
 @format_option("table", "json")
 def bench(name: str, prompts: int, output: str) -> None:
-    """Measures a part of Promptpath on this machine, with one thread, and prints figures and ratios.
+    """Measures a part of Promptpath on this machine, and prints figures and ratios.
 
     \b
     assemble   spans made into prompts, a second of one core; beside the same rules in plain Python
     size       bytes on disk a span, a token and a prompt; beside the same spans in the usual schema
+    ingest     OTLP from a socket to a row, CPU a span of the whole process, and how long a sender waits for its answer;
+               beside protobuf through Python columns, and rotel (where installed) into the same storage
     """
     need("bench", "collector")
     module, _ = NAMES[name]
