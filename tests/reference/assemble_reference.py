@@ -624,7 +624,7 @@ def find_workers(prompt: Prompt, members: list[Span]) -> None:
     inside: dict[int, list[Span]] = defaultdict(list)
     for one in members:
         inside[one.unit.number].append(one)
-    prefills, decodes = [], []
+    prefills, decodes, unhurt = [], [], False
     for attempt in made.values():
         spans = inside[attempt.number]
         stages = {one.stage for one in spans}
@@ -637,10 +637,11 @@ def find_workers(prompt: Prompt, members: list[Span]) -> None:
             prefills.append(attempt)
         elif "decode" in roles or (not told and ("decode" in stages or "prefill" not in stages)):
             decodes.append(attempt)
+            unhurt |= not short
     if prefills:
         prompt.attempts -= min(len(prefills), len(decodes))
         decoded = any(one.stage == "decode" and not one.lost for one in members)
-        taken = decoded or any(not one.cut_short for one in decodes)
+        taken = decoded or unhurt
         alone = not taken and (prompt.root.cut_short or bool(decodes))
         for attempt in prefills:
             for one in inside[attempt.number]:

@@ -448,7 +448,11 @@ def test_given_up_between_the_prefill_and_the_decode_worker(make: Make, prompt: 
         make("c", "b", 12, 48, "server", service="prefiller", output_tokens=1, finish_reason="length"),
         make("d", "c", 12, 48, "prefill", service="prefiller"),
     ]
-    for more in ([], [make("e", "a", 51, 60, "call", service="route", abort="client")]):
+    cut = [
+        make("e", "a", 51, 60, "call", service="route"),
+        make("f", "e", 52, 59, "server", service="decoder", abort="client"),
+    ]
+    for more in ([], [make("e", "a", 51, 60, "call", service="route", abort="client")], cut):
         row = prompt(*spans, *more)
         assert (row["attempts"], row["status"], row["ttft_ns"], row["output_tokens"]) == (1, "client_abort", None, None)
         assert row["ttft_source"] == ""

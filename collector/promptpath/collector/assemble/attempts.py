@@ -273,14 +273,14 @@ def _made(
     made = _count(tree, attempt)
     unit = np.where(holder == NONE, nodes.own, holder)
     unit = np.where((holder != NONE) & called[unit], above[unit], unit)
-    prefills, decodes = _workers(nodes, tree, attempt & ~lost, unit, cut_short)
+    prefills, decodes, short = _workers(nodes, tree, attempt & ~lost, unit, cut_short)
     prepared = np.zeros(len(nodes), dtype=np.bool_)
     orphaned = prepared.copy()
     if not prefills.any():
         return made, prepared, orphaned
     pairs = np.minimum(_count(tree, prefills), _count(tree, decodes))
     decoded = _count(tree, (tree.stage == STAGE_CODE[Stage.DECODE]) & ~lost & (tree.prompt != NONE))
-    taken = decoded + _count(tree, decodes & ~cut_short) > 0
+    taken = decoded + _count(tree, decodes & ~short) > 0
     # Of the decode workers none got so far, or the prompt was cut short before there was one.
     unfinished = cut_short[tree.prompt] | (pairs[tree.prompt] > 0)
     alone = prefills & ~taken[tree.prompt] & unfinished
@@ -289,8 +289,9 @@ def _made(
     return made - pairs, prepared[unit], alone[unit]
 
 
-def _workers(nodes: Nodes, tree: Tree, attempt: Bools, unit: Ints, cut_short: Bools) -> tuple[Bools, Bools]:
-    """Which attempts reached prefill workers that did their work, and which may be those of the decode workers.
+def _workers(nodes: Nodes, tree: Tree, attempt: Bools, unit: Ints, cut_short: Bools) -> tuple[Bools, Bools, Bools]:
+    """Which attempts reached prefill workers that did their work, and which may be those of the decode workers; and
+    which were cut short.
 
     unit: shape (n,), the attempt that each node in a server is of, else itself. A rule may say so of the call or of the
     server. Else a prefill worker has prefilled and not decoded, and its decode worker has decoded, or not prefilled.
@@ -309,4 +310,4 @@ def _workers(nodes: Nodes, tree: Tree, attempt: Bools, unit: Ints, cut_short: Bo
     unsaid = ~said_prefill & ~said_decode
     prefills = attempt & ~short & (said_prefill | (unsaid & prefilled & ~decoded))
     decodes = attempt & ~prefills & (said_decode | (unsaid & (decoded | ~prefilled)))
-    return prefills, decodes
+    return prefills, decodes, short
