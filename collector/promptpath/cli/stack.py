@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ import click
 
 from promptpath.cli import dashboard, ports
 from promptpath.cli.errors import Wrong
-from promptpath.cli.options import option, storage_option
+from promptpath.cli.options import PREFIX, option, storage_option
 from promptpath.cli.processes import ChildDied, Children, answers_http, sigterm_as_ctrl_c
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -48,11 +48,16 @@ class StackOptions:
         """Where programs send OTLP over HTTP."""
         return f"http://{self.reach}:{self.http_port}"
 
-    @property
-    def sql_url(self) -> str:
-        """The storage URL for everyone but the collector."""
+    def store_url(self) -> str:
+        """The storage URL for everyone but the collector, which must be running: with tokens, it holds its owner's."""
+        from promptpath.storage import data_dir, owner
+
         if self.storage is not None and self.on_server:
             return self.storage
+        directory = data_dir(self.storage)
+        running = owner.find(directory) if directory is not None else None
+        if running is not None and running.sql_url:
+            return running.sql_url
         return f"clickhouse://{self.reach}:{self.sql_port}/promptpath"
 
     @property
@@ -112,8 +117,18 @@ def logs_dir(storage: str | None) -> Path:
     return owner.prepare_directory(data_dir(storage) or data_dir(None) or Path.cwd()) / "logs"
 
 
-def launch(children: Children, options: StackOptions) -> None:
-    """Starts the collector and the dashboard. They end last, so that what others still send is stored."""
+def launch(children: Children, options: StackOptions, settings: Mapping[str, str]) -> None:
+    """Starts the collector, and the dashboard once that answers. They end last, so that what others still send is
+    stored.
+
+    Args:
+        children: what is started.
+        options: of the command; they win over `settings`.
+        settings: the collector's environment: what it is told beside.
+
+    Raises:
+        ChildDied, TimeoutError: the collector does not start.
+    """
     argv = [sys.executable, "-m", "promptpath.cli", "collector", "--host", options.host]
     argv += ["--http-port", str(options.http_port), "--grpc-port", str(options.grpc_port)]
     if not options.on_server:
@@ -122,19 +137,20 @@ def launch(children: Children, options: StackOptions) -> None:
         click.echo(f"everyone who reaches {options.host} may send and query: no tokens are asked for", err=True)
         argv += ["--allow-anonymous"]
     # Its URL may hold a password, which everyone on this machine could read among its arguments.
-    children.start("collector", argv, dashboard.environment(options.storage))
+    own = {} if options.storage is None else {PREFIX + "STORAGE": options.storage}
+    children.start("collector", argv, {**settings, **own})
+    children.wait_until(lambda: answers_http(f"{options.otlp_url}/readyz"), "the collector", START_S)
     children.start(
-        "dashboard", dashboard.argv(options.host, options.dashboard_port), dashboard.environment(options.sql_url)
+        "dashboard", dashboard.argv(options.host, options.dashboard_port), dashboard.environment(options.store_url())
     )
 
 
 def wait(children: Children, options: StackOptions) -> None:
-    """Waits until both answer.
+    """Waits until the dashboard answers too.
 
     Raises:
-        ChildDied, TimeoutError: one does not start.
+        ChildDied, TimeoutError: it does not start.
     """
-    children.wait_until(lambda: answers_http(f"{options.otlp_url}/readyz"), "the collector", START_S)
     children.wait_until(lambda: answers_http(f"{options.dashboard_url}/_stcore/health"), "the dashboard", START_S)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from promptpath.cli import stack
@@ -20,7 +22,7 @@ def up(storage: str | None, host: str, http_port: int, grpc_port: int, sql_port:
     options = stack.StackOptions(storage, host, http_port, grpc_port, sql_port, dashboard_port).with_ports()
     with stack.running() as wait_for_ctrl_c, Children(logs) as children:
         click.echo("starting the collector and the dashboard ...", err=True)
-        stack.launch(children, options)
+        stack.launch(children, options, os.environ)
         stack.wait(children, options)
         click.echo(addresses(options))
         wait_for_ctrl_c(children)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,12 +10,16 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from promptpath.storage import connect
 
 PORTS = ("--http-port", "0", "--grpc-port", "0", "--sql-port", "0", "--dashboard-port", "0")
 ADDRESS = re.compile(r"^(dashboard|OTLP/HTTP|OTLP/gRPC|SQL) +(\S+)", re.MULTILINE)
@@ -61,12 +66,12 @@ class Running:
         return self.process.returncode, err
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
+@contextmanager
+def started(tmp_path: Path, **settings: str) -> Iterator[Running]:
     out = (tmp_path / "out").open("w+")
     process = subprocess.Popen(
         [sys.executable, "-m", "promptpath.cli", "up", *PORTS],
-        env=environment(tmp_path),
+        env=environment(tmp_path) | settings,
         cwd=tmp_path,
         stdout=out,
         stderr=subprocess.PIPE,
@@ -89,6 +94,12 @@ def running(tmp_path: Path) -> Iterator[Running]:
             process.kill()
             process.communicate(timeout=30)
         out.close()
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    with started(tmp_path) as it:
+        yield it
 
 
 def get(url: str) -> bytes:
@@ -193,6 +204,27 @@ def test_from_a_span_to_a_waterfall(running: Running) -> None:
     assert (code, err) == (0, "starting the collector and the dashboard ...\nstopped\n")
     # Without a collector the store is opened by the command itself.
     assert promptpath("sql", "--format", "csv", query, home=home).stdout == as_csv
+
+
+def test_with_tokens_the_dashboard_has_the_owner_s(tmp_path: Path) -> None:
+    """What the environment says to the collector reaches it, and nobody is asked for what `up` itself knows."""
+    tokens = tmp_path / "tokens.toml"
+    made = promptpath("tokens", "create", "--tokens", str(tokens), "--name", "a", "--tenant", "t", home=tmp_path)
+    assert made.returncode == 0, made.stderr
+    with started(tmp_path, PROMPTPATH_TOKENS=str(tokens)) as running:
+        url = running.addresses["OTLP/HTTP"] + "/v1/traces"
+        body, kind = json.dumps(SPAN).encode(), {"Content-Type": "application/json"}
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(urllib.request.Request(url, body, kind), timeout=10)
+        token = {"Authorization": f"Bearer {made.stdout.strip()}"}
+        with urllib.request.urlopen(urllib.request.Request(url, body, kind | token), timeout=10) as answer:
+            assert answer.status == 200
+        [dashboard] = [pid for pid in running.children() if b"streamlit" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        its = dict(
+            entry.split("=", 1) for entry in Path(f"/proc/{dashboard}/environ").read_text().split("\0") if "=" in entry
+        )
+        with contextlib.closing(connect(its["PROMPTPATH_STORAGE"], readonly=True)) as client:
+            eventually(lambda: client.query("SELECT tenant FROM prompts").result_rows == [("t",)], within_s=30)
 
 
 def test_sigterm(running: Running) -> None:

@@ -131,7 +131,7 @@ def _play(
                 click.echo(text, err=True)
 
         step("starting the collector and the dashboard")
-        stack.launch(children, options)
+        stack.launch(children, options, default_env())
         _start_engines(children, options, addresses)
         _start_servers(children, options, addresses)
         stack.wait(children, options)
@@ -147,7 +147,7 @@ def _play(
         step("sending prompts")
         records = _send(children, options, addresses, load, lambda: progress.advance(task))
         step("waiting for the last rows")
-        client = connect(options.sql_url)
+        client = connect(options.store_url())
         try:
             outcome, rows = _await_rows(children, client, records)
             slowest = max(
