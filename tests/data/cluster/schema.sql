@@ -2052,3 +2052,22 @@ FROM
     )
 );
 
+-- 0013 parts
+ALTER TABLE otel_traces_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 268435456, merge_selector_base = 16;
+
+ALTER TABLE otel_traces_trace_id_ts_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 268435456, merge_selector_base = 16;
+
+ALTER TABLE trace_arrivals_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 268435456, merge_selector_base = 16;
+
+ALTER TABLE otel_logs_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 268435456, merge_selector_base = 16;
+
+ALTER TABLE otel_metrics_gauge_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 268435456, merge_selector_base = 16;
+
+ALTER TABLE otel_metrics_sum_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 268435456, merge_selector_base = 16;
+
+ALTER TABLE otel_metrics_histogram_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 268435456, merge_selector_base = 16;
+
+ALTER TABLE otel_metrics_exponential_histogram_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 268435456, merge_selector_base = 16;
+
+ALTER TABLE otel_metrics_summary_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 268435456, merge_selector_base = 16;
+
