@@ -86,9 +86,8 @@ class Refused(StorageError):
 def envelope(received_ns: int, oldest_ns: int) -> bytes:
     """Goes before the bodies of a batch: when they were received, and before which time none of theirs is believed.
 
-    A time before `oldest_ns` or more than a day after `received_ns` is stored as one that can be, and flagged. Without
-    an envelope the time of the insert counts, and `MAX_AGE_NS`. Both in ns since the epoch, and the same whenever the
-    batch is sent again: a time that moved into another partition would be a second row.
+    The schema does not read it yet: it is there so that times that cannot be may be told by what is the same whenever
+    the batch is sent again. A time that moved into another partition would be a second row. Both in ns since the epoch.
     """
     return ENVELOPE_PREFIX + _ENVELOPE.pack(received_ns, oldest_ns)
 
