@@ -13,9 +13,9 @@ import pytest
 from promptpath.storage import connect, ingest, migrate
 from promptpath.storage.queries import prompts
 from promptpath.storage.rows import insert_prompts
+from tests.engine_server import Listener, served
 
 from .conftest import Store
-from .http_engine import Listener, served
 from .otlp_rows import CAPTURES, metric_rows, requests, same_rows, span_rows, stored
 from .prompt_rows import prompt, table
 

@@ -42,12 +42,13 @@ migrate(client)
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     """A server in a process of its own."""
-    command = [sys.executable, str(Path(__file__).parent / "http_engine.py"), str(tmp_path / "engine")]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    command = [sys.executable, str(Path(__file__).parents[2] / "engine_server.py"), str(tmp_path / "engine")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     assert process.stdout is not None
     try:
         yield int(process.stdout.readline())
     finally:
+        process.kill()
         process.communicate()
 
 

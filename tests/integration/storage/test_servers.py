@@ -14,8 +14,8 @@ import trustme
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from promptpath.storage import StorageError, connect, failover, ingest, migrate
+from tests.engine_server import HttpEngine, Listener
 
-from .http_engine import HttpEngine, Listener
 from .otlp_rows import CAPTURES, requests
 
 _PASSWORD = "pa:ss@/w?rd"
