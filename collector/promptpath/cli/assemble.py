@@ -34,7 +34,7 @@ def assemble(
     need("assemble", "collector")
     from promptpath.cli.store import select_of, writable
     from promptpath.collector.assemble.store import Shard
-    from promptpath.collector.assembler import assemble_since
+    from promptpath.collector.backfill import assemble_since
 
     index, _, of = shard.partition("/")
     if not (index.isdecimal() and of.isdecimal() and int(index) < int(of)):

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from promptpath.collector.assemble import AssembleConfig, ClockPool, Tally, assemble
 from promptpath.collector.assemble.causes import explain
-from promptpath.collector.assemble.groups import complete
 from promptpath.collector.assemble.store import (
     Shard,
     Trace,
@@ -29,12 +28,11 @@ from promptpath.collector.assemble.store import (
     database_now_ns,
     read_clocks,
     read_position,
-    read_spans,
     rooted,
-    traces_between,
     write_clocks,
     write_position,
 )
+from promptpath.collector.backfill import BATCH_TRACES, batches, read_whole, stamped
 from promptpath.storage.errors import is_passing
 from promptpath.storage.rows import insert_prompts
 
@@ -49,8 +47,6 @@ _SETTLED_NS: Final = 10 * _S
 #: The position is written each time it has moved by this; a restart repeats no more than that and what had not settled.
 _REMEMBER_NS: Final = 5 * _S
 _PAGE_ROWS: Final = 100_000
-_BATCH_SPANS: Final = 100_000
-_BATCH_TRACES: Final = 5_000
 #: A trace that storage refuses while it takes others is tried so often, so many seconds apart.
 _TRIES: Final = 3
 _RETRY_S: Final = 0.2
@@ -214,7 +210,7 @@ class AssemblerService:
                 more = self._read(client, now)
                 ready = self._ready(client, now, everything=everything)
                 ready = [trace for trace in ready if trace not in trouble.traces]
-                for batch in _batches([(trace, self._pending[trace].spans) for trace in ready]):
+                for batch in batches([(trace, self._pending[trace].spans) for trace in ready]):
                     written += self._assemble(client, batch, trouble)
                     self._remember(client, now)
                     if self._stopping():
@@ -267,8 +263,8 @@ class AssemblerService:
                 if trace not in old and now - one.last_ns >= self._grace_ns
             ]
             ready = old
-            for first in range(0, len(quiet), _BATCH_TRACES):
-                ready |= rooted(client, quiet[first : first + _BATCH_TRACES])
+            for first in range(0, len(quiet), BATCH_TRACES):
+                ready |= rooted(client, quiet[first : first + BATCH_TRACES])
         return sorted(ready, key=lambda trace: (self._pending[trace].first_ns, trace))
 
     def _assemble(self, client: Client, batch: Sequence[Trace], trouble: _Trouble) -> int:
@@ -283,8 +279,8 @@ class AssemblerService:
             clocks = self._clocks[tenant]
             # Stamped by when they were read: of two assemblers at one prompt the one that saw more wins, not the
             # slower.
-            config = _stamped(self._config, database_now_ns(client))
-            spans, traces = _read(client, [trace.id for trace in batch], self._select, tenant)
+            config = stamped(self._config, database_now_ns(client))
+            spans, traces = read_whole(client, [trace.id for trace in batch], self._select, tenant)
         except Exception as error:
             return self._apart(client, batch, trouble, error)
         try:
@@ -373,83 +369,3 @@ class AssemblerService:
         if new_work and (position >= self._done_ns or position - self._written_ns > _REMEMBER_NS):
             write_position(client, self._shard, position)
             self._written_ns = position
-
-
-def assemble_traces(
-    client: Client,
-    trace_ids: Sequence[str],
-    config: AssembleConfig | None = None,
-    select: str | None = None,
-    clocks: ClockPool | None = None,
-    tenant: str = "",
-) -> tuple[int, int]:
-    """Assemble some traces of a tenant as they are stored and write their prompts. Returns (spans read, prompts
-    written).
-
-    clocks: what is known of the offsets between hosts; by default, what is stored of them.
-    """
-    pool = clocks if clocks is not None else read_clocks(client, tenant)
-    config = _stamped(config or AssembleConfig(), database_now_ns(client))
-    spans, traces = _read(client, trace_ids, select, tenant)
-    tally = Tally()
-    prompts = explain(client, assemble(spans, config, pool, tally), tally.open_stalls, tenant)
-    written = insert_prompts(client, prompts, trace_ids=traces, tenant=tenant, as_of_ns=config.assembled_at_ns)
-    write_clocks(client, pool, tenant)
-    return spans.num_rows, written
-
-
-def _read(client: Client, trace_ids: Sequence[str], select: str | None, tenant: str) -> tuple[pa.Table, list[str]]:
-    """The spans of some traces and of those that are parts of the same prompts; and the ids of all these."""
-
-    def read(traces: Sequence[str]) -> pa.Table:
-        return read_spans(client, traces, select, tenant)
-
-    return complete(client, read(trace_ids), trace_ids, read, tenant)
-
-
-def _stamped(config: AssembleConfig, read_ns: int) -> AssembleConfig:
-    return config if config.assembled_at_ns else replace(config, assembled_at_ns=read_ns)
-
-
-def assemble_since(
-    client: Client,
-    since_ns: int,
-    *,
-    until_ns: int | None = None,
-    shard: Shard | None = None,
-    config: AssembleConfig | None = None,
-    select: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> int:
-    """Assemble all traces that have spans from `since_ns` (to `until_ns`) on their own clock, anew. Returns the
-    prompts written.
-
-    progress: called with (traces done, traces in all) after each batch.
-    """
-    until = until_ns if until_ns is not None else time.time_ns()
-    traces = traces_between(client, since_ns, until, shard or Shard())
-    written = done = 0
-    clocks: dict[str, ClockPool] = {}
-    for batch in _batches(traces):
-        tenant = batch[0].tenant
-        if tenant not in clocks:
-            clocks[tenant] = read_clocks(client, tenant)
-        written += assemble_traces(client, [one.id for one in batch], config, select, clocks[tenant], tenant)[1]
-        done += len(batch)
-        if progress is not None:
-            progress(done, len(traces))
-    return written
-
-
-def _batches(traces: Sequence[tuple[Trace, int]]) -> Iterator[list[Trace]]:
-    """(trace, spans) in batches that fit in memory, each of one tenant; a trace is never split."""
-    batches: dict[str, list[Trace]] = {}
-    sizes: dict[str, int] = {}
-    for trace, spans in traces:
-        batch = batches.get(trace.tenant)
-        if batch and (sizes[trace.tenant] + spans > _BATCH_SPANS or len(batch) >= _BATCH_TRACES):
-            yield batches.pop(trace.tenant)
-            sizes[trace.tenant] = 0
-        batches.setdefault(trace.tenant, []).append(trace)
-        sizes[trace.tenant] = sizes.get(trace.tenant, 0) + spans
-    yield from batches.values()

@@ -13,7 +13,7 @@ from promptpath.collector.assemble.rules import RuleError, load_rules
 from promptpath.collector.assemble.rules_sql import compile_select, default_select
 from promptpath.collector.assemble.schema import SPAN_SCHEMA, check_spans
 from promptpath.collector.assemble.store import read_spans
-from promptpath.collector.assembler import assemble_traces
+from promptpath.collector.backfill import assemble_traces
 from promptpath.semconv import INFERENCE_PATHS
 
 Row = dict[str, Any]

@@ -10,10 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from promptpath.collector import assembler
+from promptpath.collector import assembler, backfill
 from promptpath.collector.assemble import assemble
 from promptpath.collector.assemble.store import Shard, database_now_ns, read_position
-from promptpath.collector.assembler import AssemblerService, assemble_since
+from promptpath.collector.assembler import AssemblerService
+from promptpath.collector.backfill import assemble_since
 from promptpath.storage import StorageError
 
 Row = dict[str, Any]
@@ -168,7 +169,8 @@ def test_pages_smaller_than_what_arrived(
     service: Any, send: Any, stored: Stored, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembler, "_PAGE_ROWS", 2)
-    monkeypatch.setattr(assembler, "_BATCH_TRACES", 3)
+    monkeypatch.setattr(assembler, "BATCH_TRACES", 3)
+    monkeypatch.setattr(backfill, "BATCH_TRACES", 3)
     for number in range(1, 6):
         send(client(number), client(number + 100))
     one = service(grace_s=0)
@@ -381,16 +383,16 @@ def test_of_two_assemblers_at_one_group_the_one_that_read_last_wins(
     service: Any, send: Any, stored: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slower one read first, and writes last what it saw: an engine's span that was a prompt of its own."""
-    read = assembler._read
+    read = assembler.read_whole
     send(server(1))
 
     def overtaken(*args: Any) -> Any:
         found = read(*args)
-        monkeypatch.setattr(assembler, "_read", read)
+        monkeypatch.setattr(assembler, "read_whole", read)
         send(client(1))
         assert service(grace_s=0).flush() == 1
         return found
 
-    monkeypatch.setattr(assembler, "_read", overtaken)
+    monkeypatch.setattr(assembler, "read_whole", overtaken)
     assert service(grace_s=0).flush() == 1
     assert [(row["prompt_id"], row["completeness"]) for row in stored()] == [(f"{1:016x}", 1.0)]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from promptpath.collector.assembler import AssemblerService, assemble_since
+from promptpath.collector.assembler import AssemblerService
+from promptpath.collector.backfill import assemble_since
 from promptpath.collector.otlp import tenant
 
 from .test_service import T0, client, server

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from promptpath.collector.assemble.store import read_clocks
-from promptpath.collector.assembler import AssemblerService, assemble_since
+from promptpath.collector.assembler import AssemblerService
+from promptpath.collector.backfill import assemble_since
 
 Row = dict[str, Any]
 SERVER, CLIENT = 2, 3

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from promptpath.collector.assemble.store import Shard
-from promptpath.collector.assembler import AssemblerService, assemble_since
+from promptpath.collector.assembler import AssemblerService
+from promptpath.collector.backfill import assemble_since
 
 Row = dict[str, Any]
 SERVER, CLIENT, INTERNAL = 2, 3, 1

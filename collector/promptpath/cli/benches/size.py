@@ -96,7 +96,7 @@ def measure(prompts: int) -> Figures:
     `prompts_rows`. otlp_bytes_per_span: as it came. usual_schema: bytes of the same spans in the exporter's schema
     over ours.
     """
-    from promptpath.collector.assembler import assemble_since
+    from promptpath.collector.backfill import assemble_since
     from promptpath.storage import connect, migrate
 
     with tempfile.TemporaryDirectory() as folder:
