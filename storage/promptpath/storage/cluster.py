@@ -47,7 +47,7 @@ _WINDOW: Final = "non_replicated_deduplication_window = 1000"
 _REPLICATED_WINDOW: Final = "replicated_deduplication_window = 10000, replicated_deduplication_window_seconds = 604800"
 
 _HEAD: Final = re.compile(
-    r"(?P<verb>CREATE TABLE|CREATE MATERIALIZED VIEW|CREATE OR REPLACE VIEW|CREATE VIEW|ALTER TABLE|DROP (?:TABLE|VIEW))"  # noqa: E501
+    r"(?P<verb>CREATE TABLE|CREATE MATERIALIZED VIEW|CREATE OR REPLACE VIEW|CREATE VIEW|ALTER TABLE|DROP (?:TABLE|VIEW)|(?:ATTACH|DETACH) TABLE)"  # noqa: E501
     r"(?P<exists> IF NOT EXISTS| IF EXISTS)? (?P<name>\w+)(?P<rest>.*)",
     re.DOTALL,
 )

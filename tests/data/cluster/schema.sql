@@ -1261,6 +1261,30 @@ FROM
 GROUP BY workflow_id;
 
 -- 0009 tenants
+ATTACH TABLE IF NOT EXISTS otlp_traces ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_logs ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_traces_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_logs_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_gauge_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_sum_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_histogram_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_exponential_histogram_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_summary_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS trace_arrivals_mv ON CLUSTER '{cluster}';
+
 ALTER TABLE otel_traces_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Tenant LowCardinality(String) CODEC(ZSTD(1));
 
 ALTER TABLE otel_traces ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Tenant LowCardinality(String) CODEC(ZSTD(1));
@@ -1781,6 +1805,54 @@ ALTER TABLE prompts_rows ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS token_t
 
 CREATE OR REPLACE VIEW prompts ON CLUSTER '{cluster}' AS SELECT * EXCEPT (is_deleted) FROM prompts_rows FINAL WHERE is_deleted = 0;
 
+DETACH TABLE IF EXISTS otlp_traces ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_logs ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_metrics ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_traces_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_traces_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_logs_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_logs_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_gauge_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_gauge_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_sum_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_sum_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_histogram_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_histogram_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_exponential_histogram_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_exponential_histogram_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_summary_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_summary_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS trace_arrivals_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS trace_arrivals_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_traces ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_logs ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics ON CLUSTER '{cluster}';
+
 -- 0010 storage
 CREATE VIEW IF NOT EXISTS storage_tables ON CLUSTER '{cluster}' AS
 SELECT
@@ -1827,6 +1899,16 @@ ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY COLUMN gaps_us CODE
 ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY COLUMN gap_tokens CODEC(T64, ZSTD(1));
 
 -- 0012 types
+ATTACH TABLE IF NOT EXISTS otlp_traces ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_logs ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_traces_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_logs_mv ON CLUSTER '{cluster}';
+
 ALTER TABLE otel_traces_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1));
 
 ALTER TABLE otel_traces ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1));
@@ -2051,6 +2133,26 @@ FROM
         FROM (SELECT arrayJoin(resource_logs) AS r FROM otlp_logs)
     )
 );
+
+DETACH TABLE IF EXISTS otlp_traces ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_logs ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_metrics ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_traces_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_traces_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_logs_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_logs_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_traces ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_logs ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics ON CLUSTER '{cluster}';
 
 -- 0013 parts
 ALTER TABLE otel_traces_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 268435456, merge_selector_base = 16;

@@ -54,7 +54,7 @@ def test_the_engine_reads_every_statement(engine: Any) -> None:
     statements = [*_script("{cluster}"), create_database("promptpath", "{cluster}")]
     for statement in statements:
         tree = engine.query(f"EXPLAIN AST {statement}", "TabSeparated").bytes().decode()
-        assert re.match(r"(CreateQuery|AlterQuery|DropQuery) ", tree), statement
+        assert re.match(r"(CreateQuery|AlterQuery|DropQuery|AttachQuery|DetachQuery) ", tree), statement
         assert "ON CLUSTER '{cluster}'" in statement
 
 

@@ -151,6 +151,44 @@ def test_killed_in_the_middle_and_sent_again(tmp_path: Path) -> None:
         client.close()
 
 
+_MIGRATE_AND_FEED = """
+import sys
+from promptpath.storage import connect, ingest, migrate
+from pathlib import Path
+client = connect(sys.argv[1])
+migrate(client)
+for file in sys.argv[2:]:
+    ingest.insert(client, Path(file).stem, Path(file), "t")
+client.close()
+"""
+
+
+def test_tokens_hold_from_one_process_to_the_next(tmp_path: Path) -> None:
+    """Also where the first one made the schema, whose views changed their queries on the way."""
+    from promptpath.storage import connect
+
+    url = f"chdb://{tmp_path / 'store'}"
+    folder = CAPTURES / "litellm-v1-metrics"
+    files = []
+    for signal_name in ("traces", "metrics", "logs"):
+        files.append(tmp_path / f"{signal_name}.bodies")
+        files[-1].write_bytes(b"".join(requests(folder / f"{signal_name}.pb")))
+    counts = []
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", _MIGRATE_AND_FEED, url, *map(str, files)], check=True)
+        client = connect(url)
+        counts.append(
+            client.query(
+                "SELECT name, total_rows FROM system.tables WHERE database = currentDatabase() "
+                "AND engine LIKE '%MergeTree' AND name != 'schema_migrations' ORDER BY name"
+            ).result_rows
+        )
+        client.close()
+    assert counts[0] == counts[1]
+    filled = {name for name, rows in counts[0] if rows}
+    assert filled > {"otel_traces", "trace_arrivals", "otel_metrics_histogram", "otel_logs"}
+
+
 # --- exactly what was sent --------------------------------------------------------------------------------------------
 
 

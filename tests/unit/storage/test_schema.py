@@ -21,7 +21,8 @@ def test_numbered_without_gaps_and_expanded() -> None:
             assert "{{" not in statement
             assert re.match(
                 r"(CREATE (TABLE|VIEW|OR REPLACE VIEW|MATERIALIZED VIEW)"
-                r"|ALTER TABLE \w+ (ADD COLUMN IF NOT EXISTS|MODIFY (COLUMN|QUERY|SETTING)))\s",
+                r"|ALTER TABLE \w+ (ADD COLUMN IF NOT EXISTS|MODIFY (COLUMN|QUERY|SETTING))"
+                r"|DETACH TABLE IF EXISTS|ATTACH TABLE IF NOT EXISTS)\s",
                 statement,
             ), statement[:80]
 
