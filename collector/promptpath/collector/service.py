@@ -212,14 +212,15 @@ class Collector:
 
         intake = Intake(Reader(), journal, self.metrics, max_body_bytes=config.max_body_bytes, tokens=self._tokens)
         rpc, grpc_port = await self._start_grpc(intake)
-        http = await self._start_http(intake, http_socket)
-        self._stack.push_async_callback(self._stop_receiving, rpc, http)
         if self._tls is not None:
             watching = asyncio.create_task(self._watch_tls(self._tls))
             self._stack.callback(watching.cancel)
         self._ports = Ports(port_of(http_socket), grpc_port, port_of(sql_socket) if sql_socket is not None else None)
         if claim is not None:
             claim.publish(self._owner_url())
+        # Last, for it answers whether all is ready.
+        http = await self._start_http(intake, http_socket)
+        self._stack.push_async_callback(self._stop_receiving, rpc, http)
         sql = redacted(self.sql_url)
         _log.info("collecting: OTLP/HTTP on %d, OTLP/gRPC on %d, SQL at %s", self.ports.http, grpc_port, sql)
 
