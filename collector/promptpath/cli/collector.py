@@ -39,6 +39,12 @@ def _check_origins(_: click.Context, __: click.Parameter, origins: tuple[str, ..
     help="Where requests are kept until they are stored.  [default: journal/ in the data directory]",
     show_default=False,
 )
+@option(
+    "--journal-max-bytes",
+    type=click.IntRange(1 << 20),
+    default=4 << 30,
+    help="What may wait in the journal; above that senders are asked to come back.",
+)
 @option("--grace-s", type=click.FloatRange(0), default=2.0, help="Quiet seconds before a prompt is assembled.")
 @rules_option
 @option(
@@ -83,6 +89,7 @@ def collector(
     grpc_port: int,
     sql_port: int,
     journal: Path | None,
+    journal_max_bytes: int,
     grace_s: float,
     rules: Path | None,
     tokens: Path | None,
@@ -106,6 +113,7 @@ def collector(
     """
     need("collector", "collector")
     from promptpath.collector import logs
+    from promptpath.collector.journal import JournalLimits
     from promptpath.collector.service import Collector, CollectorConfig
     from promptpath.collector.sql_settings import SqlLimits
     from promptpath.collector.tls import TlsFiles
@@ -124,6 +132,7 @@ def collector(
         grpc_port=grpc_port,
         sql_port=sql_port,
         journal=journal,
+        journal_limits=JournalLimits(max_bytes=journal_max_bytes),
         retention=ttl,
         max_body_bytes=max_body_bytes,
         grace_s=grace_s,

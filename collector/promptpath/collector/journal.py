@@ -21,6 +21,7 @@ from typing import Final
 
 from promptpath.collector import segments
 from promptpath.collector.otlp import Request, Signal
+from promptpath.collector.repeats import Repeats
 from promptpath.collector.segments import OpenSegment, Segment
 
 _log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class JournalState:
     torn_bytes: int
     failure: str
     failures: int
+    repeats: int
 
 
 @dataclass(slots=True)
@@ -112,6 +114,8 @@ class Journal:
         self._torn_bytes = 0
         self._failure = ""
         self._failures = 0
+        self._repeats = Repeats(directory)
+        self._repeated = 0
         self._closing = False
         try:
             directory.parent.mkdir(parents=True, exist_ok=True)
@@ -137,15 +141,22 @@ class Journal:
     def append(self, request: Request) -> Future[None]:
         """Takes a request; the future is done once it is on disk.
 
+        One that was in the journal when it was last killed, and is sent again, is there already.
+
         Raises:
             JournalFull: over the limit of bytes.
             JournalUnavailable: closed. A disk that refuses shows as this exception in the future.
         """
         size = len(request.body) + segments.FRAME_BYTES
         pending = _Pending(request, Future())
+        is_repeat = self._repeats.is_known(request)
         with self._wake:
             if self._closing:
                 raise JournalUnavailable("the collector is stopping")
+            if is_repeat:
+                self._repeated += 1
+                pending.done.set_result(None)
+                return pending.done
             if self._stored_bytes + self._pending_bytes + size > self.limits.max_bytes:
                 raise JournalFull(f"the journal holds its limit of {self.limits.max_bytes} bytes")
             if self._pending_bytes + size > _MAX_PENDING_BYTES and self._pending:
@@ -216,6 +227,7 @@ class Journal:
                 torn_bytes=self._torn_bytes,
                 failure=self._failure,
                 failures=self._failures,
+                repeats=self._repeated,
             )
 
     def stop_accepting(self) -> None:
@@ -240,7 +252,9 @@ class Journal:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
+        changed_ns: dict[str, int] = {}
         for path in sorted(self.directory.glob(f"*{segments.SUFFIX}")):
+            changed_ns[path.stem] = path.stat().st_mtime_ns
             scan = segments.scan(path)
             if scan.torn:
                 self._torn_bytes += len(scan.torn)
@@ -251,6 +265,7 @@ class Journal:
                 continue
             self._sealed.append(scan.segment)
             self._stored_bytes += scan.segment.size
+        self._repeats.recover((segment, changed_ns[segment.token]) for segment in self._sealed)
         if self._sealed:
             _log.info("journal: %d segments, %d bytes to store from before", len(self._sealed), self._stored_bytes)
 

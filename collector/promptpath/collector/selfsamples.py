@@ -54,6 +54,11 @@ def journal_samples(journal: Journal, writer: Writer) -> Iterable[Sample]:
             "journal_oldest_age_seconds", "Age of the oldest segment that storage does not have.", state.oldest_age_s
         ),
         _gauge("journal_torn_bytes", "Bytes that a crash tore off, found at the start.", state.torn_bytes),
+        _counter(
+            "journal_repeats_total",
+            "Requests sent again that a killed collector had journalled but not acknowledged; stored once.",
+            state.repeats,
+        ),
         _counter("journal_syncs_total", "Group commits.", state.syncs),
         _gauge("storage_up", "1 while inserts succeed.", 0 if stored.last_error else 1),
         _gauge("quarantine_bytes", "Bytes of requests set aside.", stored.quarantine_bytes),

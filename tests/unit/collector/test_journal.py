@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from promptpath.collector import segments
 from promptpath.collector.journal import Journal, JournalFull, JournalLimits, JournalUnavailable
 from promptpath.collector.otlp import Request, Signal
+from promptpath.collector.repeats import FILE_NAME, KEPT_S
 from promptpath.collector.segments import Segment
 from promptpath.storage.ingest import ENVELOPE_BYTES
 
@@ -288,7 +289,7 @@ def test_the_limit_counts_what_an_earlier_run_left(tmp_path: Path) -> None:
     first.close()
     again = Journal(tmp_path, JournalLimits(max_bytes=segments.FRAME_BYTES + len(request("x").body) + 5))
     with pytest.raises(JournalFull):
-        again.append(request("x"))
+        again.append(request("y"))
     again.close()
 
 
@@ -297,6 +298,7 @@ import resource, sys
 from pathlib import Path
 from promptpath.collector.journal import Journal, JournalLimits, JournalUnavailable
 from promptpath.collector.otlp import Request, Signal
+from promptpath.collector.repeats import FILE_NAME, KEPT_S
 
 directory = Path(sys.argv[1])
 journal = Journal(directory, JournalLimits(segment_age_s=3600))
@@ -388,14 +390,15 @@ def test_the_torn_folder_is_private_and_bounded(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("promptpath.collector.journal._TORN_BYTES", 10)
     for tail in (b"12345678", b"abc"):
         journal = Journal(tmp_path, LAZY)
-        journal.append(request("x")).result(WAIT_S)
+        whole = request(f"before {tail.decode()}")
+        journal.append(whole).result(WAIT_S)
         journal.close()
         (path,) = tmp_path.glob("*.otlp")
         with path.open("ab") as file:
             file.write(tail)
         again = Journal(tmp_path, LAZY)
         assert again.state().torn_bytes == len(tail)
-        assert drain(again) == [(request("x").body, 1)]
+        assert drain(again) == [(whole.body, 1)]
         again.close()
     assert [file.read_bytes() for file in (tmp_path / "torn").iterdir()] == [b"12345678"]
     assert (tmp_path / "torn").stat().st_mode & 0o777 == 0o700
@@ -412,4 +415,75 @@ def test_what_a_failed_write_left_behind_the_end_is_not_stored(tmp_path: Path) -
         file.write(segments._frame(request("refused").body, 1) + request("refused").body)
     assert segment.content() == whole
     assert contents(segment) == [(request("whole").body, 1)]
+    journal.close()
+
+
+def test_what_is_sent_again_after_a_kill_is_kept_once(tmp_path: Path) -> None:
+    """It was journalled, its sender was not told so, and storage may even have it when it comes again."""
+    journal = Journal(tmp_path, LAZY)
+    for name in ("one", "two"):
+        journal.append(request(name)).result(WAIT_S)
+    journal.close()  # as after a kill: nothing was stored
+    journal = Journal(tmp_path, LAZY)
+    assert drain(journal) == [(request("one").body, 1), (request("two").body, 1)]
+    journal.append(request("two")).result(WAIT_S)
+    assert (journal.state().repeats, journal.is_empty()) == (1, True)
+    journal.close()
+    journal = Journal(tmp_path, LAZY)  # killed once more before the other one comes
+    for one in (request("one"), request("three"), request("two", signal=Signal.LOGS)):
+        journal.append(one).result(WAIT_S)
+    assert journal.state().repeats == 1
+    assert drain(journal) == [(request("three").body, 1), (request("two").body, 1)]
+    journal.close()
+
+
+def test_what_is_sent_twice_to_a_running_collector_is_kept_twice(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, LAZY)
+    for _ in range(2):
+        journal.append(request("one")).result(WAIT_S)
+    assert drain(journal) == [(request("one").body, 1)] * 2
+    journal.close()
+
+
+def test_only_what_may_not_have_been_answered_is_told_apart(tmp_path: Path) -> None:
+    """An answer takes less than 5 s: what was journalled longer before the end was acknowledged."""
+    journal = Journal(tmp_path, JournalLimits(segment_age_s=3600, segment_max_items=1))
+    for name in ("old", "new"):
+        journal.append(request(name)).result(WAIT_S)
+    journal.close()
+    old = min(tmp_path.glob("*.otlp"))
+    os.utime(old, ns=(old.stat().st_atime_ns, old.stat().st_mtime_ns - 6 * 10**9))
+    journal = Journal(tmp_path, LAZY)
+    assert drain(journal) == [(request("old").body, 1), (request("new").body, 1)]
+    for name in ("old", "new"):
+        journal.append(request(name)).result(WAIT_S)
+    assert drain(journal) == [(request("old").body, 1)]
+    journal.close()
+
+
+def test_after_ten_minutes_nothing_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path, LAZY)
+    journal.append(request("one")).result(WAIT_S)
+    journal.close()
+    clock, wall = time.monotonic, time.time_ns
+    journal = Journal(tmp_path, LAZY)
+    drain(journal)
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + KEPT_S + 1)
+    journal.append(request("one")).result(WAIT_S)
+    assert (journal.state().repeats, drain(journal)) == (0, [(request("one").body, 1)])
+    journal.close()
+    monkeypatch.setattr(time, "time_ns", lambda: wall() + (KEPT_S + 1) * 10**9)
+    journal = Journal(tmp_path, LAZY)
+    journal.append(request("one")).result(WAIT_S)
+    assert journal.state().repeats == 0
+    assert not (tmp_path / FILE_NAME).exists()
+    journal.close()
+
+
+@pytest.mark.parametrize("damage", [b"", b"\x00" * 13, b"\xff" * 28])
+def test_a_damaged_memory_of_what_was_sent_is_no_reason_not_to_start(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / FILE_NAME).write_bytes(damage)
+    journal = Journal(tmp_path, LAZY)
+    journal.append(request("one")).result(WAIT_S)
+    assert drain(journal) == [(request("one").body, 1)]
     journal.close()
