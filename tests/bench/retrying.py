@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import grpc
+from google.rpc import error_details_pb2, status_pb2
 from tests.bench.numbered import Numbered
 
 from promptpath.collector.otlp import Signal
@@ -99,14 +100,23 @@ def over_grpc(port: int) -> Send:
 
 def _of_rpc(error: grpc.RpcError) -> Outcome:
     code, details = error.code(), str(error.details())
-    retry_info = any(key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
-    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED) and retry_info:
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED) and _says_when(error):
         return Outcome.REFUSED
     if code is grpc.StatusCode.UNAVAILABLE:
         return Outcome.NOT_SENT if "failed to connect" in details.lower() else Outcome.LOST
     if code in (grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED):
         return Outcome.LOST
     raise Wrong(f"gRPC {code}: {details[:200]}")
+
+
+def _says_when(error: grpc.RpcError) -> bool:
+    """Whether a status has RetryInfo."""
+    details = [value for key, value in error.trailing_metadata() or () if key == "grpc-status-details-bin"]
+    return any(
+        any_of.Is(error_details_pb2.RetryInfo.DESCRIPTOR)
+        for value in details
+        for any_of in status_pb2.Status.FromString(value).details
+    )
 
 
 @dataclass
@@ -123,13 +133,23 @@ class Entry:
 class Senders:
     """Threads that send, each one request at a time, until it is acknowledged, and at most `requests_per_s` each."""
 
-    def __init__(self, make: Iterable[Callable[[], Send]], units: Iterator[Iterable[Numbered]], requests_per_s: float):
-        """`make`: one maker of a sender for each thread. `units`: shared; each is sent by one thread, in order."""
+    def __init__(
+        self,
+        make: Iterable[Callable[[], Send]],
+        units: Iterator[Iterable[Numbered]],
+        requests_per_s: float = 0.0,
+        retry_s: float = _RETRY_S,
+    ):
+        """`make`: one maker of a sender for each thread. `units`: shared; each is sent by one thread, in order.
+
+        requests_per_s: 0 for as many as are answered. retry_s: from an answer that asks to come back to doing so.
+        """
         self.ledger: dict[int, Entry] = {}
         self.outcomes: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
         self.wrong: list[str] = []
         self._units = units
         self._pause_s = 1.0 / requests_per_s if requests_per_s else 0.0
+        self._retry_s = retry_s
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._give_up = threading.Event()
@@ -168,7 +188,8 @@ class Senders:
                 entry = Entry(request.signal, request.items, request.prompts)
                 self.ledger[request.number] = entry
                 self._deliver(send, request, entry)
-                self._give_up.wait(self._pause_s)
+                if self._pause_s:
+                    self._give_up.wait(self._pause_s)
 
     def _deliver(self, send: Send, request: Numbered, entry: Entry) -> None:
         while not self._give_up.is_set():
@@ -183,7 +204,7 @@ class Senders:
             if outcome is Outcome.ACKNOWLEDGED:
                 entry.acknowledged = True
                 return
-            self._give_up.wait(_RETRY_S)
+            self._give_up.wait(self._retry_s)
 
 
 def mixed(http_port: int, grpc_port: int, count: int) -> list[Callable[[], Send]]:

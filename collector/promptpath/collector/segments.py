@@ -132,7 +132,7 @@ class OpenSegment:
             os.fdatasync(self._fd)
         except OSError:
             # What is left behind the end is not stored by this process (`Segment.content`). A later start cuts it off,
-            # or, if it is whole, stores it although it was refused: then the sender's retry, if it had one, doubles it.
+            # or, if it is whole, stores it although it was refused, and knows the sender's retry again (`repeats`).
             pass
 
     def close(self) -> None:
