@@ -146,7 +146,7 @@ def _settings(signal: Signal, is_embedded: bool) -> Mapping[str, Any]:
         "deduplicate_blocks_in_dependent_materialized_views": 1,
         # Spans with wild timestamps must not hold up the batch that they came in.
         "throw_on_max_partitions_per_insert_block": 0,
-        # Both cost more than they save: planning is most of a small insert, and branches are cheaper taken than told apart.
+        # Both cost more than they save: planning is most of a small insert, branches are cheap.
         "query_plan_merge_expressions": 0,
         "short_circuit_function_evaluation": "disable",
     }
