@@ -81,3 +81,13 @@ def test_whatever_a_parser_reads_is_stamped(data: bytes) -> None:
     for one in (request, again):
         one.DiscardUnknownFields()
     assert again == request
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"\xf2", b"\x7f", b"\xff", b"\xf2\x7f", b"\xf2\xff", b"a" * 40, b"\xf2" * 90]), max_size=40
+    )
+)
+def test_a_tag_is_found_wherever_it_stands(pieces: list[bytes]) -> None:
+    body = b"".join(pieces)
+    assert tenant.may_be_stamped(body) == (b"\xf2\x7f" in body or b"\xf2\xff" in body)
