@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final
 
 from promptpath.collector.errors import CollectorError
 from promptpath.collector.otlp import Malformed, Reader, Request, Signal
-from promptpath.storage.ingest import insert
+from promptpath.storage.ingest import envelope, insert
 
 #: Batches as large as storage likes them.
 _BATCH_ITEMS: Final = 20_000
@@ -71,7 +71,9 @@ def import_files(
         for batch in _batches(_requests(path, reader, signal)):
             bodies = b"".join(request.body for request in batch)
             kind = batch[0].signal
-            insert(client, kind.value, bodies, f"import-{hashlib.sha256(bodies).hexdigest()}")
+            # What has no time of its own gets the file's, so that the same file again is the same rows again.
+            head = envelope(path.stat().st_mtime_ns)
+            insert(client, kind.value, head + bodies, f"import-{hashlib.sha256(bodies).hexdigest()}")
             done.items[kind.value] += sum(request.items for request in batch)
             refused = [request for request in batch if request.rejected]
             done.rejected += sum(request.rejected for request in refused)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from promptpath.collector.otlp import Request, Signal
-from promptpath.storage.ingest import ENVELOPE_BYTES, ENVELOPE_PREFIX, MAX_AGE_NS, envelope
+from promptpath.storage.ingest import ENVELOPE_BYTES, MAX_AGE_NS, MAX_AHEAD_NS, envelope, envelope_bytes
 
 SUFFIX: Final = ".otlp"
 _TAG: Final = b"\xfa\x7f"  # field 2047, length-delimited
@@ -49,7 +49,7 @@ class Segment:
         """What stands before its requests; belongs before any part of them that is stored apart."""
         with self.path.open("rb") as file:
             head = file.read(ENVELOPE_BYTES)
-        return head if head.startswith(ENVELOPE_PREFIX) else b""
+        return head[: envelope_bytes(head)]
 
     def content(self) -> Path | bytes:
         """What storage is given: the file, without what a failed write may have left behind its end."""
@@ -110,7 +110,7 @@ class OpenSegment:
         buffers: list[bytes] = []
         total, items = 0, 0
         if self.size == 0:
-            buffers.append(envelope(self.created_ns, self.created_ns - MAX_AGE_NS))
+            buffers.append(envelope(self.created_ns, self.created_ns - MAX_AGE_NS, self.created_ns + MAX_AHEAD_NS))
             total += ENVELOPE_BYTES
         for request in requests:
             buffers.append(_frame(request.body, request.items))
@@ -156,7 +156,7 @@ def _checksum(body: bytes, items: int) -> int:
 
 def _frames(data: bytes) -> Iterator[tuple[int, int, int]]:
     """(start, end, items) of every whole request up to the first damage."""
-    position = ENVELOPE_BYTES if data.startswith(ENVELOPE_PREFIX) else 0
+    position = envelope_bytes(data)
     while data.startswith(_PREFIX, position) and position + FRAME_BYTES <= len(data):
         length, items, checksum = _CONTENT.unpack_from(data, position + len(_PREFIX))
         start = position + FRAME_BYTES

@@ -25,12 +25,17 @@ Signal = Literal["traces", "metrics", "logs"]
 
 _PROTOS: Final = Path(__file__).parent / "otlp"
 _IMPORT: Final = 'import "common.proto";\n'
-#: Field 2045 of a request, `envelope`: two fixed64, packed.
-ENVELOPE_PREFIX: Final = b"\xea\x7f\x10"
-_ENVELOPE: Final = struct.Struct("<QQ")
-ENVELOPE_BYTES: Final = len(ENVELOPE_PREFIX) + _ENVELOPE.size
-#: How old a time may be that is believed of a sender: five years. Every day is a partition, so this bounds them.
+#: Field 2045 of a request, `envelope`: three fixed64, packed.
+_ENVELOPE: Final = struct.Struct("<QQQ")
+_ENVELOPE_TAG: Final = b"\xea\x7f"
+ENVELOPE_BYTES: Final = len(_ENVELOPE_TAG) + 1 + _ENVELOPE.size
+#: Times that are believed of senders: from five years before they are received to a day after. Every day is a
+#: partition, so this bounds them, far below `non_replicated_deduplication_window`.
 MAX_AGE_NS: Final = 5 * 366 * 86_400 * 10**9
+MAX_AHEAD_NS: Final = 86_400 * 10**9
+#: Times that are believed of what nobody received just now, such as a file: 2000 to 2099. The schema says the same.
+RECORDED_FROM_NS: Final = 946_684_800 * 10**9
+RECORDED_TO_NS: Final = 4_102_444_800 * 10**9 - 1
 #: What the views throw on a value that is nested deeper than they declare.
 _TOO_DEEP: Final = "OTLP value nested too deep"
 #: Errors that say "these bytes are no such request" rather than "the database has a problem".
@@ -83,13 +88,19 @@ class Refused(StorageError):
     """Storage will take nothing of this signal until somebody changes its schema or the user's rights."""
 
 
-def envelope(received_ns: int, oldest_ns: int) -> bytes:
-    """Goes before the bodies of a batch: when they were received, and before which time none of theirs is believed.
+def envelope(received_ns: int, oldest_ns: int = RECORDED_FROM_NS, newest_ns: int = RECORDED_TO_NS) -> bytes:
+    """Goes before the bodies of a batch: when it was received, and which times in it are believed (ns since the epoch).
 
-    The schema does not read it yet: it is there so that times that cannot be may be told by what is the same whenever
-    the batch is sent again. A time that moved into another partition would be a second row. Both in ns since the epoch.
+    Others are stored as times that can be, and flagged (`Clamped`), with what was sent beside them. It must be the same
+    whenever a batch is sent again: a time that moved into another partition would be a second row.
     """
-    return ENVELOPE_PREFIX + _ENVELOPE.pack(received_ns, oldest_ns)
+    return _ENVELOPE_TAG + bytes((_ENVELOPE.size,)) + _ENVELOPE.pack(received_ns, oldest_ns, newest_ns)
+
+
+def envelope_bytes(data: bytes) -> int:
+    """How long the envelope is with which a batch begins; 0 where it has none. Those of older ones are shorter."""
+    known = data.startswith(_ENVELOPE_TAG) and len(data) > len(_ENVELOPE_TAG) and data[2] in (16, _ENVELOPE.size)
+    return len(_ENVELOPE_TAG) + 1 + data[2] if known else 0
 
 
 def insert(client: Client, signal: Signal, body: bytes | Path, token: str) -> int:
@@ -170,7 +181,7 @@ def _is_embedded(client: Client) -> bool:
 def is_readable(client: Client, signal: Signal) -> bool:
     """Whether the database can read requests of a signal at all: it is sent one that holds nothing."""
     try:
-        _send(client, signal, envelope(0, 0), f"probe-{signal}")
+        _send(client, signal, envelope(0), f"probe-{signal}")
     except Exception as error:
         return not isinstance(_failure(signal, error), BadBody)
     return True

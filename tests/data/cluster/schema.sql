@@ -2173,3 +2173,637 @@ ALTER TABLE otel_metrics_exponential_histogram_local ON CLUSTER '{cluster}' MODI
 
 ALTER TABLE otel_metrics_summary_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 268435456, merge_selector_base = 16;
 
+-- 0014 times
+ATTACH TABLE IF NOT EXISTS otlp_traces ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_logs ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_traces_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_logs_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_summary_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_exponential_histogram_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_histogram_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_sum_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_gauge_mv ON CLUSTER '{cluster}';
+
+ALTER TABLE otel_traces_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentStart UInt64 CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentEnd UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_traces ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentStart UInt64 CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentEnd UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_logs_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_logs ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_gauge_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_gauge ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_sum_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_sum ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_histogram_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_histogram ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_exponential_histogram_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_exponential_histogram ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_summary_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_summary ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS SentTime UInt64 CODEC(ZSTD(1));
+
+ALTER TABLE otlp_metric_points ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Clamped LowCardinality(String), ADD COLUMN IF NOT EXISTS SentTime UInt64;
+
+ALTER TABLE otlp_traces ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS envelope Array(UInt64);
+
+ALTER TABLE otlp_logs ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS envelope Array(UInt64);
+
+ALTER TABLE otlp_metrics ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS envelope Array(UInt64);
+
+ALTER TABLE otlp_traces_mv ON CLUSTER '{cluster}' MODIFY QUERY
+WITH
+    (leaf -> multiIf(
+        leaf.value = 'string_value', toJSONString(leaf.string_value),
+        leaf.value = 'int_value', toString(leaf.int_value),
+        leaf.value = 'bool_value', toString(leaf.bool_value),
+        leaf.value = 'double_value', toJSONString(leaf.double_value),
+        leaf.value = 'bytes_value', toJSONString(base64Encode(leaf.bytes_value)),
+        leaf.value = 'none', 'null',
+        toString(throwIf(leaf.value IN ('array_value', 'kvlist_value'), 'OTLP value nested too deep')))) AS leaf_json,
+    (v -> multiIf(
+        v.value = 'string_value', v.string_value,
+        v.value = 'int_value', toString(v.int_value),
+        v.value = 'bool_value', toString(v.bool_value),
+        v.value = 'double_value', toString(v.double_value),
+        v.value = 'array_value', concat('[', arrayStringConcat(arrayMap(e -> leaf_json(e), v.array_value.values), ','), ']'),
+        v.value = 'kvlist_value', concat('{', arrayStringConcat(
+            arrayMap(e -> concat(toJSONString(e.key), ':', leaf_json(e.value)), v.kvlist_value.values), ','), '}'),
+        v.value = 'bytes_value', base64Encode(v.bytes_value),
+        '')) AS value_text,
+    (attributes -> CAST(
+        mapFromArrays(attributes.key, arrayMap(v -> value_text(v), attributes.value)),
+        'Map(LowCardinality(String), String)')) AS to_map,
+    (ns -> fromUnixTimestamp64Nano(toInt64(ns))) AS to_time,
+    (id -> lower(hex(id))) AS to_hex,
+    (leaf -> substring('nsbid??x', toUInt8(leaf.value) + 1, 1)) AS leaf_type,
+    (letters -> if(length(arrayDistinct(letters)) = 1, letters[1], arrayStringConcat(letters))) AS short_types,
+    (v -> multiIf(
+        v.value = 'array_value', concat('[', short_types(arrayMap(e -> leaf_type(e), v.array_value.values)), ']'),
+        v.value = 'kvlist_value', concat('{', short_types(arrayMap(e -> leaf_type(e.value), v.kvlist_value.values)), '}'),
+        substring('nsbid??x', toUInt8(v.value) + 1, 1))) AS value_type,
+    (attributes -> multiIf(
+        arrayAll(x -> x = 'string_value', attributes.value.value), '',
+        arrayExists(x -> x IN ('array_value', 'kvlist_value'), attributes.value.value),
+            arrayStringConcat(arrayMap(v -> value_type(v), attributes.value)),
+        arrayStringConcat(arrayMap(x -> substring('nsbid??x', toUInt8(x) + 1, 1), attributes.value.value)))) AS types_of,
+    (a -> (a.key IN ('promptpath.token.gaps_us', 'promptpath.token.counts')
+        AND a.value.value = 'array_value'
+        AND arrayAll(e -> e.value = 'int_value', a.value.array_value.values))) AS is_token_list,
+    ((attributes, name) -> arrayFirst(a -> a.key = name AND is_token_list(a), attributes).value.array_value.values.int_value) AS token_list,
+    ((ns, oldest, newest) -> toUInt8((ns >= oldest) * (ns <= newest))) AS can_be,
+    ((ns, received) -> toUInt64(received + 3600000000000
+        - ((received + 3600000000000) % 86400000000000 + 86400000000000 - ns % 86400000000000) % 86400000000000)) AS moved,
+    span.start_time_unix_nano AS start_ns,
+    span.end_time_unix_nano AS end_ns,
+    can_be(start_ns, oldest_ns, newest_ns) AS start_can_be,
+    can_be(end_ns, oldest_ns, newest_ns) AS end_can_be,
+    toUInt64(end_ns - start_ns) AS length_ns,
+    toUInt8((end_ns >= start_ns) * (length_ns <= 2592000000000000)) AS lasts,
+    toUInt8(start_can_be * end_can_be * lasts) AS is_sound,
+    toUInt8(start_ns * start_can_be >= end_ns * end_can_be) AS start_is_later,
+    toUInt8(start_can_be + end_can_be > 0) AS one_can_be,
+    toUInt8(is_sound + (1 - is_sound) * one_can_be * start_is_later) AS is_start,
+    toUInt8((1 - is_sound) * one_can_be * (1 - start_is_later)) AS is_end,
+    toUInt8((1 - start_can_be) * (1 - end_can_be) * lasts * (start_ns > 0)) AS is_moved
+SELECT
+    to_time(start_ns * is_start + end_ns * is_end + moved(start_ns, received_ns) * is_moved
+        + received_ns * toUInt8(is_start + is_end + is_moved = 0)) AS Timestamp,
+    to_hex(span.trace_id) AS TraceId,
+    to_hex(span.span_id) AS SpanId,
+    to_hex(span.parent_span_id) AS ParentSpanId,
+    span.trace_state AS TraceState,
+    span.name AS SpanName,
+    transform(span.kind, [1, 2, 3, 4, 5], ['Internal', 'Server', 'Client', 'Producer', 'Consumer'], 'Unspecified') AS SpanKind,
+    ServiceName,
+    ResourceAttributes,
+    ScopeName,
+    ScopeVersion,
+    to_map(arrayFilter(a -> NOT is_token_list(a), span.attributes)) AS SpanAttributes,
+    if(is_sound + is_moved > 0, length_ns, 0) AS Duration,
+    transform(span.status.code, [1, 2], ['Ok', 'Error'], 'Unset') AS StatusCode,
+    span.status.message AS StatusMessage,
+    arrayMap(ns -> to_time(ns), span.events.time_unix_nano) AS `Events.Timestamp`,
+    span.events.name AS `Events.Name`,
+    arrayMap(a -> to_map(a), span.events.attributes) AS `Events.Attributes`,
+    arrayMap(id -> to_hex(id), span.links.trace_id) AS `Links.TraceId`,
+    arrayMap(id -> to_hex(id), span.links.span_id) AS `Links.SpanId`,
+    span.links.trace_state AS `Links.TraceState`,
+    arrayMap(a -> to_map(a), span.links.attributes) AS `Links.Attributes`,
+    arrayMap(us -> toUInt32(least(greatest(us, 0), 4294967295)), token_list(span.attributes, 'promptpath.token.gaps_us')) AS TokenGapsUs,
+    arrayMap(n -> toUInt16(least(greatest(n, 0), 65535)), token_list(span.attributes, 'promptpath.token.counts')) AS TokenCounts,
+    span.flags AS Flags,
+    ScopeAttributes,
+    ResourceSchemaUrl,
+    ScopeSchemaUrl,
+    span.dropped_attributes_count AS DroppedAttributesCount,
+    span.dropped_events_count AS DroppedEventsCount,
+    span.dropped_links_count AS DroppedLinksCount,
+    Tenant,
+    trimRight(concat(
+        types_of(arrayFilter(a -> NOT is_token_list(a), span.attributes)), '|', ResourceTypes, '|', ScopeTypes, '|',
+        arrayStringConcat(arrayMap(a -> types_of(a), span.events.attributes), ','), '|',
+        arrayStringConcat(arrayMap(a -> types_of(a), span.links.attributes), ','), '|',
+        if(ResourceDropped + ScopeDropped + arraySum(span.events.dropped_attributes_count) + arraySum(span.links.dropped_attributes_count) = 0, '',
+            concat(toString(ResourceDropped), ',', toString(ScopeDropped), ';',
+                arrayStringConcat(span.events.dropped_attributes_count, ','), ';',
+                arrayStringConcat(span.links.dropped_attributes_count, ','))), '|',
+        if(arraySum(span.links.flags) = 0, '', arrayStringConcat(span.links.flags, ','))), '|,') AS Types,
+    multiIf(is_sound, '', is_start, 'end', is_end, 'start', is_moved, 'moved', 'start,end') AS Clamped,
+    if(is_sound, 0, start_ns) AS SentStart,
+    if(is_sound, 0, end_ns) AS SentEnd
+FROM
+(
+    SELECT
+        received_ns, oldest_ns, newest_ns, ResourceAttributes, ResourceSchemaUrl, ServiceName, Tenant, ResourceTypes, ResourceDropped,
+        types_of(scope.scope.attributes) AS ScopeTypes, scope.scope.dropped_attributes_count AS ScopeDropped,
+        scope.scope.name AS ScopeName, scope.scope.version AS ScopeVersion,
+        to_map(scope.scope.attributes) AS ScopeAttributes, scope.schema_url AS ScopeSchemaUrl,
+        arrayJoin(scope.spans) AS span
+    FROM
+    (
+        SELECT
+            received_ns, oldest_ns, newest_ns, to_map(r.resource.attributes) AS ResourceAttributes, r.schema_url AS ResourceSchemaUrl, r.tenant AS Tenant,
+            types_of(r.resource.attributes) AS ResourceTypes, r.resource.dropped_attributes_count AS ResourceDropped,
+            ResourceAttributes['service.name'] AS ServiceName, arrayJoin(r.scope_spans) AS scope
+        FROM
+        (
+            SELECT
+                if(empty(envelope), toUInt64(toUnixTimestamp64Nano(now64(9))), envelope[1]) AS received_ns,
+                if(empty(envelope), toUInt64(946684800000000000), envelope[2]) AS oldest_ns,
+                multiIf(
+                    empty(envelope), toUInt64(4102444799999999999), length(envelope) = 2, envelope[1] + 86400000000000,
+                    envelope[3]) AS newest_ns,
+                arrayJoin(resource_spans) AS r
+            FROM otlp_traces
+        )
+    )
+);
+
+ALTER TABLE otlp_logs_mv ON CLUSTER '{cluster}' MODIFY QUERY
+WITH
+    (leaf -> multiIf(
+        leaf.value = 'string_value', toJSONString(leaf.string_value),
+        leaf.value = 'int_value', toString(leaf.int_value),
+        leaf.value = 'bool_value', toString(leaf.bool_value),
+        leaf.value = 'double_value', toJSONString(leaf.double_value),
+        leaf.value = 'bytes_value', toJSONString(base64Encode(leaf.bytes_value)),
+        leaf.value = 'none', 'null',
+        toString(throwIf(leaf.value IN ('array_value', 'kvlist_value'), 'OTLP value nested too deep')))) AS leaf_json,
+    (v -> multiIf(
+        v.value = 'string_value', v.string_value,
+        v.value = 'int_value', toString(v.int_value),
+        v.value = 'bool_value', toString(v.bool_value),
+        v.value = 'double_value', toString(v.double_value),
+        v.value = 'array_value', concat('[', arrayStringConcat(arrayMap(e -> leaf_json(e), v.array_value.values), ','), ']'),
+        v.value = 'kvlist_value', concat('{', arrayStringConcat(
+            arrayMap(e -> concat(toJSONString(e.key), ':', leaf_json(e.value)), v.kvlist_value.values), ','), '}'),
+        v.value = 'bytes_value', base64Encode(v.bytes_value),
+        '')) AS value_text,
+    (attributes -> CAST(
+        mapFromArrays(attributes.key, arrayMap(v -> value_text(v), attributes.value)),
+        'Map(LowCardinality(String), String)')) AS to_map,
+    (ns -> fromUnixTimestamp64Nano(toInt64(ns))) AS to_time,
+    (id -> lower(hex(id))) AS to_hex,
+    (leaf -> substring('nsbid??x', toUInt8(leaf.value) + 1, 1)) AS leaf_type,
+    (letters -> if(length(arrayDistinct(letters)) = 1, letters[1], arrayStringConcat(letters))) AS short_types,
+    (v -> multiIf(
+        v.value = 'array_value', concat('[', short_types(arrayMap(e -> leaf_type(e), v.array_value.values)), ']'),
+        v.value = 'kvlist_value', concat('{', short_types(arrayMap(e -> leaf_type(e.value), v.kvlist_value.values)), '}'),
+        substring('nsbid??x', toUInt8(v.value) + 1, 1))) AS value_type,
+    (attributes -> multiIf(
+        arrayAll(x -> x = 'string_value', attributes.value.value), '',
+        arrayExists(x -> x IN ('array_value', 'kvlist_value'), attributes.value.value),
+            arrayStringConcat(arrayMap(v -> value_type(v), attributes.value)),
+        arrayStringConcat(arrayMap(x -> substring('nsbid??x', toUInt8(x) + 1, 1), attributes.value.value)))) AS types_of,
+    ((ns, oldest, newest) -> toUInt8((ns >= oldest) * (ns <= newest))) AS can_be,
+    ((ns, received) -> toUInt64(received + 3600000000000
+        - ((received + 3600000000000) % 86400000000000 + 86400000000000 - ns % 86400000000000) % 86400000000000)) AS moved,
+    record.time_unix_nano AS own_ns,
+    record.observed_time_unix_nano AS observed_ns,
+    if(own_ns != 0, own_ns, observed_ns) AS time_ns,
+    can_be(time_ns, oldest_ns, newest_ns) AS is_sound,
+    can_be(observed_ns, oldest_ns, newest_ns) AS observed_can_be
+SELECT
+    to_time(multiIf(
+        is_sound, time_ns, observed_can_be, observed_ns, time_ns > 0, moved(time_ns, received_ns), received_ns)) AS Timestamp,
+    to_hex(record.trace_id) AS TraceId,
+    to_hex(record.span_id) AS SpanId,
+    toUInt8(bitAnd(record.flags, 255)) AS TraceFlags,
+    record.severity_text AS SeverityText,
+    toUInt8(least(greatest(record.severity_number, 0), 255)) AS SeverityNumber,
+    ServiceName,
+    value_text(record.body) AS Body,
+    ResourceSchemaUrl,
+    ResourceAttributes,
+    ScopeSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    to_map(record.attributes) AS LogAttributes,
+    record.event_name AS EventName,
+    Tenant,
+    trimRight(concat(
+        types_of(record.attributes), '|', ResourceTypes, '|', ScopeTypes, '|', value_type(record.body), '|',
+        if(record.time_unix_nano = 0, 't', ''), '|',
+        if(ResourceDropped + ScopeDropped = 0, '', concat(toString(ResourceDropped), ',', toString(ScopeDropped)))), '|') AS Types,
+    to_time(record.observed_time_unix_nano) AS ObservedTimestamp,
+    record.dropped_attributes_count AS DroppedAttributesCount,
+    record.flags AS Flags,
+    multiIf(is_sound, '', observed_can_be + (time_ns = 0) > 0, 'time', 'moved') AS Clamped,
+    if(is_sound, 0, own_ns) AS SentTime
+FROM
+(
+    SELECT
+        received_ns, oldest_ns, newest_ns, ResourceAttributes, ResourceSchemaUrl, ServiceName, Tenant, ResourceTypes, ResourceDropped,
+        types_of(scope.scope.attributes) AS ScopeTypes, scope.scope.dropped_attributes_count AS ScopeDropped,
+        scope.scope.name AS ScopeName, scope.scope.version AS ScopeVersion,
+        to_map(scope.scope.attributes) AS ScopeAttributes, scope.schema_url AS ScopeSchemaUrl,
+        arrayJoin(scope.log_records) AS record
+    FROM
+    (
+        SELECT
+            received_ns, oldest_ns, newest_ns, to_map(r.resource.attributes) AS ResourceAttributes, r.schema_url AS ResourceSchemaUrl, r.tenant AS Tenant,
+            types_of(r.resource.attributes) AS ResourceTypes, r.resource.dropped_attributes_count AS ResourceDropped,
+            ResourceAttributes['service.name'] AS ServiceName, arrayJoin(r.scope_logs) AS scope
+        FROM
+        (
+            SELECT
+                if(empty(envelope), toUInt64(toUnixTimestamp64Nano(now64(9))), envelope[1]) AS received_ns,
+                if(empty(envelope), toUInt64(946684800000000000), envelope[2]) AS oldest_ns,
+                multiIf(
+                    empty(envelope), toUInt64(4102444799999999999), length(envelope) = 2, envelope[1] + 86400000000000,
+                    envelope[3]) AS newest_ns,
+                arrayJoin(resource_logs) AS r
+            FROM otlp_logs
+        )
+    )
+);
+
+ALTER TABLE otlp_metrics_mv ON CLUSTER '{cluster}' MODIFY QUERY
+WITH
+    (leaf -> multiIf(
+        leaf.value = 'string_value', toJSONString(leaf.string_value),
+        leaf.value = 'int_value', toString(leaf.int_value),
+        leaf.value = 'bool_value', toString(leaf.bool_value),
+        leaf.value = 'double_value', toJSONString(leaf.double_value),
+        leaf.value = 'bytes_value', toJSONString(base64Encode(leaf.bytes_value)),
+        leaf.value = 'none', 'null',
+        toString(throwIf(leaf.value IN ('array_value', 'kvlist_value'), 'OTLP value nested too deep')))) AS leaf_json,
+    (v -> multiIf(
+        v.value = 'string_value', v.string_value,
+        v.value = 'int_value', toString(v.int_value),
+        v.value = 'bool_value', toString(v.bool_value),
+        v.value = 'double_value', toString(v.double_value),
+        v.value = 'array_value', concat('[', arrayStringConcat(arrayMap(e -> leaf_json(e), v.array_value.values), ','), ']'),
+        v.value = 'kvlist_value', concat('{', arrayStringConcat(
+            arrayMap(e -> concat(toJSONString(e.key), ':', leaf_json(e.value)), v.kvlist_value.values), ','), '}'),
+        v.value = 'bytes_value', base64Encode(v.bytes_value),
+        '')) AS value_text,
+    (attributes -> CAST(
+        mapFromArrays(attributes.key, arrayMap(v -> value_text(v), attributes.value)),
+        'Map(LowCardinality(String), String)')) AS to_map,
+    (ns -> fromUnixTimestamp64Nano(toInt64(ns))) AS to_time,
+    (id -> lower(hex(id))) AS to_hex,
+    ((ns, oldest, newest) -> toUInt8((ns >= oldest) * (ns <= newest))) AS can_be,
+    ((ns, received) -> toUInt64(received + 3600000000000
+        - ((received + 3600000000000) % 86400000000000 + 86400000000000 - ns % 86400000000000) % 86400000000000)) AS moved,
+    can_be(time_ns, oldest_ns, newest_ns) AS is_sound
+SELECT
+    Kind,
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    metric.name AS MetricName,
+    metric.description AS MetricDescription,
+    metric.unit AS MetricUnit,
+    to_map(attributes) AS Attributes,
+    to_time(start_ns) AS StartTimeUnix,
+    to_time(multiIf(is_sound, time_ns, time_ns > 0, moved(time_ns, received_ns), received_ns)) AS TimeUnix,
+    Flags,
+    arrayMap(a -> to_map(a), exemplars.filtered_attributes) AS `Exemplars.FilteredAttributes`,
+    arrayMap(ns -> to_time(ns), exemplars.time_unix_nano) AS `Exemplars.TimeUnix`,
+    arrayMap(e -> if(e.value = 'as_int', toFloat64(e.as_int), e.as_double), exemplars) AS `Exemplars.Value`,
+    arrayMap(id -> to_hex(id), exemplars.span_id) AS `Exemplars.SpanId`,
+    arrayMap(id -> to_hex(id), exemplars.trace_id) AS `Exemplars.TraceId`,
+    metric.sum.aggregation_temporality + metric.histogram.aggregation_temporality
+        + metric.exponential_histogram.aggregation_temporality AS AggregationTemporality,
+    metric.sum.is_monotonic AS IsMonotonic,
+    Value,
+    Count,
+    Sum,
+    Min,
+    Max,
+    BucketCounts,
+    ExplicitBounds,
+    Scale,
+    ZeroCount,
+    PositiveOffset,
+    PositiveBucketCounts,
+    NegativeOffset,
+    NegativeBucketCounts,
+    quantiles.quantile AS `ValueAtQuantiles.Quantile`,
+    quantiles.value AS `ValueAtQuantiles.Value`,
+    Tenant,
+    multiIf(is_sound, '', time_ns > 0, 'moved', 'time') AS Clamped,
+    if(is_sound, 0, time_ns) AS SentTime
+FROM
+(
+    SELECT
+        received_ns, oldest_ns, newest_ns, ResourceAttributes, ResourceSchemaUrl, ServiceName, Tenant,
+        scope.scope.name AS ScopeName, scope.scope.version AS ScopeVersion,
+        to_map(scope.scope.attributes) AS ScopeAttributes,
+        scope.scope.dropped_attributes_count AS ScopeDroppedAttrCount, scope.schema_url AS ScopeSchemaUrl,
+        arrayJoin(scope.metrics) AS metric,
+        metric.gauge.data_points AS g, metric.sum.data_points AS s, metric.histogram.data_points AS h,
+        metric.exponential_histogram.data_points AS e, metric.summary.data_points AS q,
+        multiIf(notEmpty(g), 'gauge', notEmpty(s), 'sum', notEmpty(h), 'histogram', notEmpty(e), 'exponential_histogram', 'summary') AS Kind,
+        length(g) + length(s) + length(h) + length(e) + length(q) AS points
+    FROM
+    (
+        SELECT
+            received_ns, oldest_ns, newest_ns, to_map(r.resource.attributes) AS ResourceAttributes, r.schema_url AS ResourceSchemaUrl, r.tenant AS Tenant,
+            ResourceAttributes['service.name'] AS ServiceName, arrayJoin(r.scope_metrics) AS scope
+        FROM
+        (
+            SELECT
+                if(empty(envelope), toUInt64(toUnixTimestamp64Nano(now64(9))), envelope[1]) AS received_ns,
+                if(empty(envelope), toUInt64(946684800000000000), envelope[2]) AS oldest_ns,
+                multiIf(
+                    empty(envelope), toUInt64(4102444799999999999), length(envelope) = 2, envelope[1] + 86400000000000,
+                    envelope[3]) AS newest_ns,
+                arrayJoin(resource_metrics) AS r
+            FROM otlp_metrics
+        )
+    )
+)
+ARRAY JOIN
+    arrayConcat(g.attributes, s.attributes, h.attributes, e.attributes, q.attributes) AS attributes,
+    arrayConcat(g.start_time_unix_nano, s.start_time_unix_nano, h.start_time_unix_nano, e.start_time_unix_nano, q.start_time_unix_nano) AS start_ns,
+    arrayConcat(g.time_unix_nano, s.time_unix_nano, h.time_unix_nano, e.time_unix_nano, q.time_unix_nano) AS time_ns,
+    arrayConcat(g.flags, s.flags, h.flags, e.flags, q.flags) AS Flags,
+    arrayResize(arrayConcat(g.exemplars, s.exemplars, h.exemplars, e.exemplars), points) AS exemplars,
+    arrayResize(arrayMap(p -> if(p.value = 'as_int', toFloat64(p.as_int), p.as_double), arrayConcat(g, s)), points) AS Value,
+    arrayResize(arrayConcat(h.count, e.count, q.count), points) AS Count,
+    arrayResize(arrayConcat(h.sum, e.sum, q.sum), points) AS Sum,
+    arrayResize(arrayConcat(h.min, e.min), points) AS Min,
+    arrayResize(arrayConcat(h.max, e.max), points) AS Max,
+    arrayResize(h.bucket_counts, points) AS BucketCounts,
+    arrayResize(h.explicit_bounds, points) AS ExplicitBounds,
+    arrayResize(e.scale, points) AS Scale,
+    arrayResize(e.zero_count, points) AS ZeroCount,
+    arrayResize(e.positive.offset, points) AS PositiveOffset,
+    arrayResize(e.positive.bucket_counts, points) AS PositiveBucketCounts,
+    arrayResize(e.negative.offset, points) AS NegativeOffset,
+    arrayResize(e.negative.bucket_counts, points) AS NegativeBucketCounts,
+    arrayResize(q.quantile_values, points) AS quantiles;
+
+ALTER TABLE otlp_metrics_summary_mv ON CLUSTER '{cluster}' MODIFY QUERY
+SELECT
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    MetricName,
+    MetricDescription,
+    MetricUnit,
+    Attributes,
+    StartTimeUnix,
+    TimeUnix,
+    Flags,
+    Count,
+    Sum,
+    `ValueAtQuantiles.Quantile`,
+    `ValueAtQuantiles.Value`,
+    Tenant,
+    Clamped,
+    SentTime
+FROM otlp_metric_points
+WHERE Kind = 'summary';
+
+ALTER TABLE otlp_metrics_exponential_histogram_mv ON CLUSTER '{cluster}' MODIFY QUERY
+SELECT
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    MetricName,
+    MetricDescription,
+    MetricUnit,
+    Attributes,
+    StartTimeUnix,
+    TimeUnix,
+    Flags,
+    Count,
+    Sum,
+    Min,
+    Max,
+    Scale,
+    ZeroCount,
+    PositiveOffset,
+    PositiveBucketCounts,
+    NegativeOffset,
+    NegativeBucketCounts,
+    AggregationTemporality,
+    `Exemplars.FilteredAttributes`,
+    `Exemplars.TimeUnix`,
+    `Exemplars.Value`,
+    `Exemplars.SpanId`,
+    `Exemplars.TraceId`,
+    Tenant,
+    Clamped,
+    SentTime
+FROM otlp_metric_points
+WHERE Kind = 'exponential_histogram';
+
+ALTER TABLE otlp_metrics_histogram_mv ON CLUSTER '{cluster}' MODIFY QUERY
+SELECT
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    MetricName,
+    MetricDescription,
+    MetricUnit,
+    Attributes,
+    StartTimeUnix,
+    TimeUnix,
+    Flags,
+    Count,
+    Sum,
+    Min,
+    Max,
+    BucketCounts,
+    ExplicitBounds,
+    AggregationTemporality,
+    `Exemplars.FilteredAttributes`,
+    `Exemplars.TimeUnix`,
+    `Exemplars.Value`,
+    `Exemplars.SpanId`,
+    `Exemplars.TraceId`,
+    Tenant,
+    Clamped,
+    SentTime
+FROM otlp_metric_points
+WHERE Kind = 'histogram';
+
+ALTER TABLE otlp_metrics_sum_mv ON CLUSTER '{cluster}' MODIFY QUERY
+SELECT
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    MetricName,
+    MetricDescription,
+    MetricUnit,
+    Attributes,
+    StartTimeUnix,
+    TimeUnix,
+    Flags,
+    Value,
+    AggregationTemporality,
+    IsMonotonic,
+    `Exemplars.FilteredAttributes`,
+    `Exemplars.TimeUnix`,
+    `Exemplars.Value`,
+    `Exemplars.SpanId`,
+    `Exemplars.TraceId`,
+    Tenant,
+    Clamped,
+    SentTime
+FROM otlp_metric_points
+WHERE Kind = 'sum';
+
+ALTER TABLE otlp_metrics_gauge_mv ON CLUSTER '{cluster}' MODIFY QUERY
+SELECT
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    MetricName,
+    MetricDescription,
+    MetricUnit,
+    Attributes,
+    StartTimeUnix,
+    TimeUnix,
+    Flags,
+    Value,
+    `Exemplars.FilteredAttributes`,
+    `Exemplars.TimeUnix`,
+    `Exemplars.Value`,
+    `Exemplars.SpanId`,
+    `Exemplars.TraceId`,
+    Tenant,
+    Clamped,
+    SentTime
+FROM otlp_metric_points
+WHERE Kind = 'gauge';
+
+ALTER TABLE otel_traces_local ON CLUSTER '{cluster}' MODIFY SETTING non_replicated_deduplication_window = 10000;
+
+ALTER TABLE otel_traces_trace_id_ts_local ON CLUSTER '{cluster}' MODIFY SETTING non_replicated_deduplication_window = 10000;
+
+ALTER TABLE trace_arrivals_local ON CLUSTER '{cluster}' MODIFY SETTING non_replicated_deduplication_window = 10000;
+
+ALTER TABLE otel_logs_local ON CLUSTER '{cluster}' MODIFY SETTING non_replicated_deduplication_window = 10000;
+
+ALTER TABLE otel_metrics_gauge_local ON CLUSTER '{cluster}' MODIFY SETTING non_replicated_deduplication_window = 10000;
+
+ALTER TABLE otel_metrics_sum_local ON CLUSTER '{cluster}' MODIFY SETTING non_replicated_deduplication_window = 10000;
+
+ALTER TABLE otel_metrics_histogram_local ON CLUSTER '{cluster}' MODIFY SETTING non_replicated_deduplication_window = 10000;
+
+ALTER TABLE otel_metrics_exponential_histogram_local ON CLUSTER '{cluster}' MODIFY SETTING non_replicated_deduplication_window = 10000;
+
+ALTER TABLE otel_metrics_summary_local ON CLUSTER '{cluster}' MODIFY SETTING non_replicated_deduplication_window = 10000;
+
+DETACH TABLE IF EXISTS otlp_traces ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_logs ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_metrics ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_traces_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_traces_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_logs_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_logs_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_summary_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_summary_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_exponential_histogram_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_exponential_histogram_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_histogram_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_histogram_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_sum_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_sum_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_gauge_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_gauge_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_traces ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_logs ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics ON CLUSTER '{cluster}';
+

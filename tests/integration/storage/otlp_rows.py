@@ -13,6 +13,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from promptpath.storage.ingest import RECORDED_FROM_NS, RECORDED_TO_NS
+
 CAPTURES = Path(__file__).parents[2] / "data" / "captures"
 TOKEN_COLUMNS = {
     "promptpath.token.gaps_us": ("TokenGapsUs", 2**32 - 1),
@@ -210,9 +212,59 @@ def span_rows(bodies: list[bytes]) -> Iterator[dict[str, Any]]:
                     yield resource_columns(resource, scope) | _span(span) | types
 
 
+#: Goes before a body (`envelope(RECEIVED_NS)`) where it has times that are not believed.
+RECEIVED_NS = 1_790_000_000_000_000_000
+_HOUR_NS = 3600 * 10**9
+_DAY_NS = 24 * _HOUR_NS
+_LONGEST_NS = 30 * _DAY_NS
+
+
+def can_be(time_ns: int, oldest_ns: int = RECORDED_FROM_NS, newest_ns: int = RECORDED_TO_NS) -> bool:
+    return oldest_ns <= time_ns <= newest_ns
+
+
+def moved(time_ns: int) -> int:
+    """By whole days into the one that ends an hour after the batch was received."""
+    last = RECEIVED_NS + _HOUR_NS
+    return last - (last - time_ns) % _DAY_NS
+
+
+def span_times(start_ns: int, end_ns: int, **window: int) -> dict[str, Any]:
+    start, end = can_be(start_ns, **window), can_be(end_ns, **window)
+    lasts = 0 <= end_ns - start_ns <= _LONGEST_NS
+    if start and end and lasts:
+        times: tuple[int, int, str] = (start_ns, end_ns - start_ns, "")
+    elif start and not (end and end_ns > start_ns):
+        times = (start_ns, 0, "end")
+    elif end:
+        times = (end_ns, 0, "start")
+    elif start_ns and lasts:
+        times = (moved(start_ns), end_ns - start_ns, "moved")
+    else:
+        times = (RECEIVED_NS, 0, "start,end")
+    sent = (start_ns, end_ns) if times[2] else (0, 0)
+    return dict(zip(("Timestamp", "Duration", "Clamped", "SentStart", "SentEnd"), (*times, *sent), strict=True))
+
+
+def _record_times(own_ns: int, observed_ns: int) -> dict[str, Any]:
+    time_ns = own_ns or observed_ns
+    if can_be(time_ns):
+        return {"Timestamp": time_ns, "Clamped": "", "SentTime": 0}
+    if can_be(observed_ns) or not time_ns:
+        return {"Timestamp": observed_ns or RECEIVED_NS, "Clamped": "time", "SentTime": own_ns}
+    return {"Timestamp": moved(time_ns), "Clamped": "moved", "SentTime": own_ns}
+
+
+def _point_times(time_ns: int) -> dict[str, Any]:
+    if can_be(time_ns):
+        return {"TimeUnix": time_ns, "Clamped": "", "SentTime": 0}
+    at = moved(time_ns) if time_ns else RECEIVED_NS
+    return {"TimeUnix": at, "Clamped": "moved" if time_ns else "time", "SentTime": time_ns}
+
+
 def _span(span: Any) -> dict[str, Any]:
     return {
-        "Timestamp": signed(span.start_time_unix_nano),
+        **span_times(span.start_time_unix_nano, span.end_time_unix_nano),
         "TraceId": span.trace_id.hex(),
         "SpanId": span.span_id.hex(),
         "ParentSpanId": span.parent_span_id.hex(),
@@ -220,7 +272,6 @@ def _span(span: Any) -> dict[str, Any]:
         "SpanName": span.name,
         "SpanKind": _KINDS[span.kind] if 0 <= span.kind < len(_KINDS) else "Unspecified",
         "SpanAttributes": attributes(pair for pair in span.attributes if not is_token_list(pair)),
-        "Duration": max(span.end_time_unix_nano - span.start_time_unix_nano, 0),
         "StatusCode": {1: "Ok", 2: "Error"}.get(span.status.code, "Unset"),
         "StatusMessage": span.status.message,
         "Events.Timestamp": [signed(event.time_unix_nano) for event in span.events],
@@ -250,7 +301,7 @@ def log_rows(bodies: list[bytes]) -> Iterator[dict[str, Any]]:
             for scope in resource.scope_logs:
                 for record in scope.log_records:
                     yield resource_columns(resource, scope) | {
-                        "Timestamp": record.time_unix_nano or record.observed_time_unix_nano,
+                        **_record_times(record.time_unix_nano, record.observed_time_unix_nano),
                         "TraceId": record.trace_id.hex(),
                         "SpanId": record.span_id.hex(),
                         "TraceFlags": record.flags & 255,
@@ -259,7 +310,7 @@ def log_rows(bodies: list[bytes]) -> Iterator[dict[str, Any]]:
                         "Body": text(record.body),
                         "LogAttributes": attributes(record.attributes),
                         "EventName": record.event_name,
-                        "ObservedTimestamp": record.observed_time_unix_nano,
+                        "ObservedTimestamp": signed(record.observed_time_unix_nano),
                         "DroppedAttributesCount": record.dropped_attributes_count,
                         "Flags": record.flags,
                         "Types": _record_types(resource, scope, record),
@@ -285,8 +336,8 @@ def _metric(scope: Any, metric: Any, point: Any) -> dict[str, Any]:
         "MetricDescription": metric.description,
         "MetricUnit": metric.unit,
         "Attributes": attributes(point.attributes),
-        "StartTimeUnix": point.start_time_unix_nano,
-        "TimeUnix": point.time_unix_nano,
+        "StartTimeUnix": signed(point.start_time_unix_nano),
+        **_point_times(point.time_unix_nano),
         "Flags": point.flags,
     }
 
@@ -298,7 +349,7 @@ def _number(point: Any) -> float:
 def _exemplars(point: Any) -> dict[str, Any]:
     return {
         "Exemplars.FilteredAttributes": [attributes(exemplar.filtered_attributes) for exemplar in point.exemplars],
-        "Exemplars.TimeUnix": [exemplar.time_unix_nano for exemplar in point.exemplars],
+        "Exemplars.TimeUnix": [signed(exemplar.time_unix_nano) for exemplar in point.exemplars],
         "Exemplars.Value": [_number(exemplar) for exemplar in point.exemplars],
         "Exemplars.SpanId": [exemplar.span_id.hex() for exemplar in point.exemplars],
         "Exemplars.TraceId": [exemplar.trace_id.hex() for exemplar in point.exemplars],

@@ -108,7 +108,7 @@ _TABLES = {
 #: Same values, stored smaller: the exporter itself has both types for this column, depending on the table.
 _SMALLER = {"MetricName": _LOW}
 #: What is ours, in every such table.
-_OURS = {"IngestedAt", "Tenant"}
+_OURS = {"IngestedAt", "Tenant", "Clamped", "SentTime"}
 
 
 @pytest.mark.parametrize("table", _TABLES)
@@ -133,6 +133,8 @@ def test_columns(shared_store: Any, table: str) -> None:
             "DroppedEventsCount",
             "DroppedLinksCount",
             "Types",
+            "SentStart",
+            "SentEnd",
         },
         "otel_logs": {"EventName", "ObservedTimestamp", "Flags", "DroppedAttributesCount", "Types"},
     }.get(table, set())

@@ -24,6 +24,8 @@
         if(empty(kinds), arrayWithConstant(length(attributes), 's'),
             arrayResize(extractAll(kinds, '\\[[a-z]*\\]|\\{[a-z]*\\}|[a-z]'), length(attributes), 's'))), ','), ']')) AS attributes_of,
     ((time) -> toString(reinterpretAsUInt64(toUnixTimestamp64Nano(time)))) AS time_of,
+    -- What was sent, where it could not be (see migrations/0014_times.sql).
+    ((clamped, sent, text) -> if(clamped = '', text, toString(sent))) AS sent_or,
     ((parts, at, number) -> toUInt32OrZero(splitByChar(',', parts[at])[number])) AS count_of,
     ((value) -> transform(toString(value), ['nan', 'inf', '-inf'], ['"NaN"', '"Infinity"', '"-Infinity"'], toString(value))) AS double_of,
     ((name, value) -> if(value = '', '', concat(',"', name, '":', toJSONString(value)))) AS text_field,

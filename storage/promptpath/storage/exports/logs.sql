@@ -20,7 +20,7 @@ FROM
                 attributes_of(ResourceAttributes, kinds[2]) AS resource_attributes, count_of(kinds, 6, 1) AS resource_dropped,
                 ResourceSchemaUrl, ScopeName, ScopeVersion, ScopeSchemaUrl,
                 attributes_of(ScopeAttributes, kinds[3]) AS scope_attributes, count_of(kinds, 6, 2) AS scope_dropped,
-                concat('{"timeUnixNano":"', if(kinds[5] = 't', '0', time_of(Timestamp)), '"',
+                concat('{"timeUnixNano":"', sent_or(Clamped, SentTime, if(kinds[5] = 't', '0', time_of(Timestamp))), '"',
                     ',"observedTimeUnixNano":"', time_of(ObservedTimestamp), '"',
                     number_field('severityNumber', SeverityNumber), text_field('severityText', SeverityText),
                     if(kinds[4] = 'n', '', concat(',"body":', value_of(Body, if(empty(kinds[4]), 's', kinds[4])))),

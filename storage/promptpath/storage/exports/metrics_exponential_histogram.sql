@@ -28,7 +28,7 @@ FROM
                     ScopeName, ScopeVersion, ScopeSchemaUrl, attributes_of(ScopeAttributes, '') AS scope_attributes, ScopeDroppedAttrCount,
                     MetricName, MetricDescription, MetricUnit, AggregationTemporality,
                     concat('{"attributes":', attributes_of(Attributes, ''), ',"startTimeUnixNano":"', time_of(StartTimeUnix),
-                    '","timeUnixNano":"', time_of(TimeUnix), '"', number_field('flags', Flags),
+                    '","timeUnixNano":"', sent_or(Clamped, SentTime, time_of(TimeUnix)), '"', number_field('flags', Flags),
                     ',"count":"', toString(Count), '","sum":', double_of(Sum), ',"min":', double_of(Min), ',"max":', double_of(Max),
                     ',"scale":', toString(Scale), ',"zeroCount":"', toString(ZeroCount), '"',
                     ',"positive":{"offset":', toString(PositiveOffset), ',"bucketCounts":[',

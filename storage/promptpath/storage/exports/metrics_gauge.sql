@@ -27,7 +27,7 @@ FROM
                     ScopeName, ScopeVersion, ScopeSchemaUrl, attributes_of(ScopeAttributes, '') AS scope_attributes, ScopeDroppedAttrCount,
                     MetricName, MetricDescription, MetricUnit,
                     concat('{"attributes":', attributes_of(Attributes, ''), ',"startTimeUnixNano":"', time_of(StartTimeUnix),
-                    '","timeUnixNano":"', time_of(TimeUnix), '"', number_field('flags', Flags),
+                    '","timeUnixNano":"', sent_or(Clamped, SentTime, time_of(TimeUnix)), '"', number_field('flags', Flags),
                     ',"asDouble":', double_of(Value),
                     ',"exemplars":[', arrayStringConcat(arrayMap(
                         (time, value, attributes, trace, span) -> concat('{"timeUnixNano":"', time_of(time), '","asDouble":', double_of(value),

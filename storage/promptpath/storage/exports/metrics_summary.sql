@@ -27,7 +27,7 @@ FROM
                     ScopeName, ScopeVersion, ScopeSchemaUrl, attributes_of(ScopeAttributes, '') AS scope_attributes, ScopeDroppedAttrCount,
                     MetricName, MetricDescription, MetricUnit,
                     concat('{"attributes":', attributes_of(Attributes, ''), ',"startTimeUnixNano":"', time_of(StartTimeUnix),
-                    '","timeUnixNano":"', time_of(TimeUnix), '"', number_field('flags', Flags),
+                    '","timeUnixNano":"', sent_or(Clamped, SentTime, time_of(TimeUnix)), '"', number_field('flags', Flags),
                     ',"count":"', toString(Count), '","sum":', double_of(Sum), ',"quantileValues":[', arrayStringConcat(arrayMap(
                         (quantile, value) -> concat('{"quantile":', double_of(quantile), ',"value":', double_of(value), '}'),
                         `ValueAtQuantiles.Quantile`, `ValueAtQuantiles.Value`), ','), ']',

@@ -29,8 +29,8 @@ FROM
                 concat('{"traceId":"', TraceId, '","spanId":"', SpanId, '"', text_field('parentSpanId', ParentSpanId),
                     text_field('traceState', TraceState), number_field('flags', Flags), ',"name":', toJSONString(SpanName),
                     ',"kind":', toString(kind),
-                    ',"startTimeUnixNano":"', time_of(Timestamp), '","endTimeUnixNano":"',
-                    toString(reinterpretAsUInt64(toUnixTimestamp64Nano(Timestamp)) + Duration), '"',
+                    ',"startTimeUnixNano":"', sent_or(Clamped, SentStart, time_of(Timestamp)), '","endTimeUnixNano":"',
+                    sent_or(Clamped, SentEnd, toString(reinterpretAsUInt64(toUnixTimestamp64Nano(Timestamp)) + Duration)), '"',
                     ',"attributes":[', arrayStringConcat(arrayFilter(x -> x != '', arrayConcat(
                         [substring(attributes_of(SpanAttributes, kinds[1]), 2, length(attributes_of(SpanAttributes, kinds[1])) - 2)],
                         list_attribute('promptpath.token.gaps_us', TokenGapsUs),
