@@ -57,12 +57,14 @@ class JournalLimits:
     """When a segment is full, and how much may wait.
 
     `segment_items` and `segment_age_s` make a segment ready to be stored; while the writer is busy it grows on, up to
-    `segment_max_items` and `segment_max_bytes`, so that inserts get larger as the load does.
+    `segment_max_items` and `segment_max_bytes`, so that inserts get larger as the load does. Where an insert takes long
+    whatever it holds, small segments wait for up to `segment_rest_s` (see `Journal.rest`).
     """
 
     max_bytes: int = 4 << 30
     segment_items: int = 10_000
     segment_age_s: float = 0.2
+    segment_rest_s: float = 1.0
     segment_max_items: int = 40_000
     segment_max_bytes: int = 64 << 20
 
@@ -107,6 +109,7 @@ class Journal:
         self._sealed: deque[Segment] = deque()
         self._returned: deque[Segment] = deque()
         self._took_returned = False
+        self._rest_s: dict[Signal, float] = {}
         self._taken: dict[str, Segment] = {}
         self._held_until: dict[Signal, float] = {}
         self._stored_bytes = 0
@@ -207,6 +210,15 @@ class Journal:
             self._took_returned = True  # it has just had its turn
             self._wake.notify_all()
 
+    def rest(self, signal: Signal, insert_s: float) -> None:
+        """An insert of a signal took `insert_s`: until its segments are full they wait for the next one thrice as long.
+
+        Planning is most of a small insert (100 ms of a core in the embedded engine). Five of them a second would take
+        half a core from a program that sends a span now and then.
+        """
+        with self._wake:
+            self._rest_s[signal] = min(3 * insert_s, self.limits.segment_rest_s)
+
     def is_empty(self) -> bool:
         """Whether storage has everything that was acknowledged."""
         with self._wake:
@@ -289,11 +301,14 @@ class Journal:
         """Seals what is full or old enough. While one of its signal waits already, a segment rather grows on."""
         waiting = {segment.signal for segment in self._sealed}
         for signal, segment in list(self._open.items()):
-            ready = segment.items >= self.limits.segment_items or segment.age_s() >= self.limits.segment_age_s
+            ready = segment.items >= self.limits.segment_items or segment.age_s() >= self._due_age_s(signal)
             if flush or (ready and signal not in waiting):
                 del self._open[signal]
                 segment.close()
                 self._sealed.append(segment.sealed())
+
+    def _due_age_s(self, signal: Signal) -> float:
+        return max(self.limits.segment_age_s, self._rest_s.get(signal, 0.0))
 
     def _next(self) -> Segment | None:
         """New segments and those that failed before, in turn."""
@@ -315,7 +330,7 @@ class Journal:
     def _until_due(self) -> float:
         """Seconds until some open segment is old enough, or some signal is no longer held back."""
         now = time.monotonic()
-        waits = [self.limits.segment_age_s - segment.age_s() for segment in self._open.values()]
+        waits = [self._due_age_s(signal) - segment.age_s() for signal, segment in self._open.items()]
         waits += [until - now for until in self._held_until.values() if until > now]
         return min(waits, default=float("inf"))
 

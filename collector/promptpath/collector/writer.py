@@ -115,7 +115,9 @@ class Writer:
             self._client = self._connect()
         began = time.perf_counter()
         ingest.insert(self._client, signal.value, body, token)
-        self._metrics.observe("store_seconds", time.perf_counter() - began, signal.value)
+        took_s = time.perf_counter() - began
+        self._metrics.observe("store_seconds", took_s, signal.value)
+        self._journal.rest(signal, took_s)
 
     def _failed(self, segment: Segment, error: Exception) -> None:
         signal, now = segment.signal, time.monotonic()

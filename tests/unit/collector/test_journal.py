@@ -172,6 +172,21 @@ def test_a_segment_is_ready_when_it_is_old(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_small_segments_wait_where_inserts_take_long(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, JournalLimits(segment_items=2, segment_age_s=0.01, segment_rest_s=3600))
+    journal.rest(Signal.TRACES, 1200.0)
+    journal.append(request("a")).result(WAIT_S)
+    assert journal.take(timeout_s=0.1) is None
+    journal.append(request("b")).result(WAIT_S)
+    segment = journal.take(timeout_s=WAIT_S)  # full
+    assert segment is not None
+    journal.discard(segment)
+    journal.rest(Signal.TRACES, 0.001)
+    journal.append(request("c")).result(WAIT_S)
+    assert journal.take(timeout_s=WAIT_S) is not None
+    journal.close()
+
+
 def test_small_requests_share_a_segment(tmp_path: Path) -> None:
     """opentelemetry-collector-contrib#47843 and others: many tiny posts, few inserts."""
     journal = Journal(tmp_path, LAZY)
