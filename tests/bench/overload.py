@@ -37,15 +37,15 @@ from promptpath.collector.otlp import Signal
 
 LIMIT_BYTES: Final = 1 << 30
 #: Stands for a request's number in a template, at the beginning of each of its ids.
-_MARK: Final = b"\xb7\x3e\x91\xd5"
+_MARK: Final = b"}|~{"
 _SAMPLE_S: Final = 0.1
 _RETRY_S: Final = 0.05
 _DRAIN_S: Final = 1200.0
 #: Requests that one check counts.
 _CHECKED: Final = 2_000
 _COUNT: Final = """
-    SELECT reinterpretAsUInt32(reverse(unhex(substring(SpanId, 1, 8)))) AS request, count(), uniqExact(SpanId)
-    FROM otel_traces GROUP BY request HAVING request >= {first:UInt32} AND request < {end:UInt32}
+    SELECT unhex(substring(SpanId, 1, 8)) AS request, count(), uniqExact(SpanId)
+    FROM otel_traces WHERE request >= {first:String} AND request < {end:String} GROUP BY request
 """
 
 
@@ -85,15 +85,23 @@ class Template:
             span.trace_id = _MARK + (i // 20).to_bytes(4, "big") + span.trace_id[:8]
             span.parent_span_id = ids.get(span.parent_span_id, b"")
             span.span_id = _MARK + i.to_bytes(4, "big")
+            for attribute in span.attributes:
+                if attribute.key == "gen_ai.response.id":  # what else would make one prompt of several
+                    attribute.value.string_value = f"chatcmpl-{_MARK.decode()}{i:024x}"
         self._pieces = request.SerializeToString().split(_MARK)
         self._spans = spans
         parents = sum(bool(span.parent_span_id) for span in found)
-        if len(self._pieces) != 2 * spans + parents + 1:
+        if len(self._pieces) != 3 * spans + parents + 1:
             raise ValueError("the mark stands elsewhere than in ids: choose another seed")
 
     def request(self, number: int) -> Iterator[Numbered]:
         """Made when it is asked for, by the thread that sends it."""
-        yield Numbered(number, Signal.TRACES, number.to_bytes(4, "big").join(self._pieces), self._spans)
+        yield Numbered(number, Signal.TRACES, _code(number).join(self._pieces), self._spans)
+
+
+def _code(number: int) -> bytes:
+    """A number below 2^24 as four letters, in the same order; in text as good as in bytes."""
+    return bytes(48 + (number >> shift & 63) for shift in (18, 12, 6, 0))
 
 
 class Watch(threading.Thread):
@@ -190,10 +198,11 @@ def _count(stack: Stack, ledger: Mapping[int, Entry], spans: int, result: Result
     client = stack.client()
     lost, doubled = [], []
     for first in range(0, max(ledger) + 1, _CHECKED):
-        rows = client.query(_COUNT, parameters={"first": first, "end": first + _CHECKED}).result_rows
-        found = {int(number): (int(count), int(items)) for number, count, items in rows}
+        bounds = {"first": _code(first).decode(), "end": _code(first + _CHECKED).decode()}
+        rows = client.query(_COUNT, parameters=bounds).result_rows
+        found = {str(code): (int(count), int(items)) for code, count, items in rows}
         for number in range(first, first + _CHECKED):
-            count, items = found.get(number, (0, 0))
+            count, items = found.get(_code(number).decode(), (0, 0))
             result.stored_spans += count
             if number in ledger and items != spans:
                 lost.append(number)

@@ -112,6 +112,9 @@ def collector(
     An embedded store has one owner: this process, which serves it to everyone else as ClickHouse's HTTP interface.
     """
     need("collector", "collector")
+    from promptpath.collector import memory
+
+    memory.keep_little()
     from promptpath.collector import logs
     from promptpath.collector.journal import JournalLimits
     from promptpath.collector.service import Collector, CollectorConfig

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 #: What is assembled at once fits in memory.
-BATCH_SPANS: Final = 100_000
+BATCH_SPANS: Final = 50_000
 BATCH_TRACES: Final = 5_000
 
 

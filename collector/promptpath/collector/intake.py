@@ -19,7 +19,7 @@ Protocol = Literal["http", "grpc"]
 #: What a sender that meets a full journal or a failing disk is told to wait.
 RETRY_AFTER_S: Final = 1
 #: Bodies that may be in memory at once, before they are in the journal. One is let in whatever its size.
-HELD_BYTES: Final = 256 << 20
+HELD_BYTES: Final = 128 << 20
 _TOO_MANY_REQUESTS: Final = 429
 _SERVICE_UNAVAILABLE: Final = 503
 

@@ -37,7 +37,7 @@ _PROBE_BYTES: Final = 64 << 10
 _PROBE_NAME: Final = "probe"
 #: Most requests that one group of writes takes, and the bytes that may wait for it.
 _MAX_GROUP: Final = 1024
-_MAX_PENDING_BYTES: Final = 256 << 20
+_MAX_PENDING_BYTES: Final = 128 << 20
 
 
 class JournalError(Exception):

@@ -2807,3 +2807,8 @@ ATTACH TABLE IF NOT EXISTS otlp_logs ON CLUSTER '{cluster}';
 
 ATTACH TABLE IF NOT EXISTS otlp_metrics ON CLUSTER '{cluster}';
 
+-- 0015 prompt_parts
+ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 134217728;
+
+ALTER TABLE prompt_minutes_rows_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 134217728;
+
