@@ -250,7 +250,9 @@ def _waterfall(
 ) -> list[Text]:
     drawn = bars(row)
     ttft_ns = row["ttft_ns"]
-    end_ns = ttft_ns if to_first_token and ttft_ns else max([int(row["e2e_ns"]), *(bar.end_ns for bar in drawn), 1])
+    end_ns = (
+        ttft_ns if to_first_token and ttft_ns else max([int(row["e2e_ns"] or 0), *(bar.end_ns for bar in drawn), 1])
+    )
     drawn = [bar for bar in drawn if bar.start_ns < end_ns]
     if not drawn:
         return []

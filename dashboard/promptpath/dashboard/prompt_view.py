@@ -116,11 +116,11 @@ class Response:
 
 def response(prompt: Prompt) -> Response | None:
     """The formula's terms, None where one of them is not known."""
-    ttft_ns, tpot_ns = prompt["ttft_ns"], prompt["tpot_ns"]
-    if ttft_ns is None or tpot_ns is None:
+    ttft_ns, tpot_ns, e2e_ns = prompt["ttft_ns"], prompt["tpot_ns"], prompt["e2e_ns"]
+    if ttft_ns is None or tpot_ns is None or e2e_ns is None:
         return None
     tokens = int(prompt["first_tokens"] or 1) + sum(int(count) for count in prompt["gap_tokens"])
-    return Response(ttft_ns, tokens, tpot_ns, ttft_ns + (tokens - 1) * tpot_ns, int(prompt["e2e_ns"]))
+    return Response(ttft_ns, tokens, tpot_ns, ttft_ns + (tokens - 1) * tpot_ns, int(e2e_ns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ PROMPTS_SCHEMA: Final = pa.schema(
         pa.field("ttft_ns", pa.int64()),
         pa.field("ttft_source", pa.string(), nullable=False),
         pa.field("ttft_engine_ns", pa.int64()),
-        pa.field("e2e_ns", pa.int64(), nullable=False),
+        pa.field("e2e_ns", pa.int64()),
         *(pa.field(name, pa.int64()) for name in ("tpot_ns", "itl_p50_ns", "itl_p99_ns", "itl_max_ns")),
         pa.field("stalls", pa.uint32()),
         *(

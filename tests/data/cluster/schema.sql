@@ -2286,7 +2286,7 @@ WITH
     toUInt8(start_can_be + end_can_be > 0) AS one_can_be,
     toUInt8(is_sound + (1 - is_sound) * one_can_be * start_is_later) AS is_start,
     toUInt8((1 - is_sound) * one_can_be * (1 - start_is_later)) AS is_end,
-    toUInt8((1 - start_can_be) * (1 - end_can_be) * lasts * (start_ns > 0)) AS is_moved
+    toUInt8((1 - start_can_be) * (1 - end_can_be) * lasts * (start_ns > 0) * (end_ns > start_ns)) AS is_moved
 SELECT
     to_time(start_ns * is_start + end_ns * is_end + moved(start_ns, received_ns) * is_moved
         + received_ns * toUInt8(is_start + is_end + is_moved = 0)) AS Timestamp,
@@ -2811,4 +2811,11 @@ ATTACH TABLE IF NOT EXISTS otlp_metrics ON CLUSTER '{cluster}';
 ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 134217728;
 
 ALTER TABLE prompt_minutes_rows_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 134217728;
+
+-- 0016 unknown_ends
+ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY COLUMN e2e_ns Nullable(Int64) CODEC(ZSTD(1));
+
+ALTER TABLE prompts_rows ON CLUSTER '{cluster}' MODIFY COLUMN e2e_ns Nullable(Int64) CODEC(ZSTD(1));
+
+CREATE OR REPLACE VIEW prompts ON CLUSTER '{cluster}' AS SELECT * EXCEPT (is_deleted) FROM prompts_rows FINAL WHERE is_deleted = 0;
 

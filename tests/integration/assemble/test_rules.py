@@ -80,7 +80,8 @@ def test_everything_ours_says(read: Callable[..., Row]) -> None:
     )
     assert row == {
         "trace_id": "", "span_id": ID, "parent_id": "", "start_ns": 1_700_000_000_000_000_000,
-        "duration_ns": 1000 * MS, "kind": "CLIENT", "scope": "promptpath.openai", "service": "svc", "process": "i-1",
+        "duration_ns": 1000 * MS, "clamped": "",
+        "kind": "CLIENT", "scope": "promptpath.openai", "service": "svc", "process": "i-1",
         "host": "machine", "loopback": True, "stage": "client", "role": "", "inference": True, "agent": False,
             "failed": False,
         "gaps_us": [1500, 20, 30], "counts": [1, 2, 3], "first_token_ns": None, "first_byte_ns": 1_200_000,

@@ -238,7 +238,7 @@ def span_times(start_ns: int, end_ns: int, **window: int) -> dict[str, Any]:
         times = (start_ns, 0, "end")
     elif end:
         times = (end_ns, 0, "start")
-    elif start_ns and lasts:
+    elif start_ns and lasts and end_ns > start_ns:
         times = (moved(start_ns), end_ns - start_ns, "moved")
     else:
         times = (RECEIVED_NS, 0, "start,end")

@@ -119,7 +119,7 @@ def test_spans_of_a_trace(shared_store: Any) -> None:
 
 def test_spans_of_joined_traces(shared_store: Any) -> None:
     bodies = requests(CAPTURES / "litellm" / "traces.pb")
-    ingest.insert_traces(shared_store.client, b"".join(bodies), "t")
+    ingest.insert(shared_store.client, "traces", b"".join(bodies), "t")
     rows = list(span_rows(bodies))
     one, other, *_ = sorted({row["TraceId"] for row in rows})
     found = prompts.spans_of_trace(shared_store.open(readonly=True), one, joined=[other])

@@ -11,6 +11,7 @@ import pyarrow as pa
 from promptpath.collector.assemble import (
     attempts,
     breakdown,
+    clamped,
     clock,
     delivery,
     drawing,
@@ -31,6 +32,7 @@ from promptpath.collector.assemble.schema import (
     UNKNOWN_STAGE,
     AssembleConfig,
     AssembleError,
+    Bools,
     check_spans,
 )
 
@@ -70,7 +72,8 @@ def assemble(
     if not config.assembled_at_ns:
         config = replace(config, assembled_at_ns=time.time_ns())
     table = check_spans(spans, coded=True)
-    loaded = nodes.load(table)
+    lost = clamped.lost(table)
+    loaded = clamped.mend(nodes.load(table), lost)
     tally = tally or Tally()
     tally.unknown_stages += int(np.count_nonzero(loaded.role == ROLE_CODE[UNKNOWN_STAGE]))
     if not loaded.inference.any():
@@ -90,7 +93,7 @@ def assemble(
     if clocks is not None:
         clock.tell(clocks, parts)
     others = stalls.prefills([(window, grown) for window, grown, _ in parts])
-    rows = [_prompts(columns, *part, clocks, config, others, tally.open_stalls) for part in parts]
+    rows = [_prompts(columns, *part, lost, clocks, config, others, tally.open_stalls) for part in parts]
     # Windows are by trace, but joined traces are together in that of the first of them.
     return prompts.in_order(rows) if linked.joined.any() else pa.concat_tables(rows)
 
@@ -100,6 +103,7 @@ def _prompts(
     loaded: nodes.Nodes,
     grown: tree.Tree,
     blocks: clock.Blocks | None,
+    lost: tuple[Bools, Bools],
     clocks: ClockPool | None,
     config: AssembleConfig,
     others: stalls.Prefills,
@@ -115,7 +119,8 @@ def _prompts(
     cut_short[loaded.spans :] = False
     cut_short |= loaded.failed | tried.orphaned
     first = delivery.find(loaded, grown, axis, tried, numbered, streams[0], cut_short)
+    first, endless = clamped.known(first, numbered.root, loaded, lost)
     painted = breakdown.paint(loaded, grown, axis, tried, numbered, first)
     painted = drawing.redraw(painted, grown, axis, numbered, first)
     found = tokens.deliveries(loaded, grown, numbered, tried.beside, columns)
-    return prompts.build(batch, first, painted, found, streams, config, others, opened)
+    return prompts.build(batch, first, painted, found, streams, config, others, opened, endless)

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from promptpath.collector.assemble.clamped import LONGEST_NS, at_least
 from promptpath.collector.assemble.ragged import NONE, array_of, bools_of, codes_of, firsts, ints_of, spans_of
 from promptpath.collector.assemble.schema import (
     INBOUND,
@@ -88,6 +89,8 @@ def load(table: pa.Table) -> Nodes:
     span, parent_id, named = ids_of(array_of(table["span_id"]), array_of(table["parent_id"]))
     start = ints_of(array_of(table["start_ns"]), 0)
     duration = np.maximum(ints_of(array_of(table["duration_ns"]), 0), 0)
+    said_first = ints_of(array_of(table["first_token_ns"]), NO_NS)
+    start, duration = at_least(table, start, duration, said_first)
 
     inference = bools_of(array_of(table["inference"]))
     rows, trace, own = _canonical_rows(trace, span, inference, start, duration)
@@ -122,8 +125,8 @@ def load(table: pa.Table) -> Nodes:
     request, request_names = sparse_codes_of(array_of(table["request_id"]))
     kind, kind_names = text("kind")
     is_server = np.array([name.upper() == "SERVER" for name in kind_names] or [False], dtype=np.bool_)
-    said_first = ints_of(array_of(table["first_token_ns"]), NO_NS)[rows]
-    start, duration = start[rows], duration[rows]
+    start, duration, said_first = start[rows], duration[rows], said_first[rows]
+    said_first = np.where(said_first > duration + LONGEST_NS, NO_NS, said_first)
     nodes = Nodes(
         spans=len(rows),
         row=rows,

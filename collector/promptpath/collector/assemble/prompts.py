@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from promptpath.collector.assemble import hops, segments, stalls, status
 from promptpath.collector.assemble.attempts import Attempts
 from promptpath.collector.assemble.breakdown import Painted
+from promptpath.collector.assemble.clamped import LONGEST_NS
 from promptpath.collector.assemble.clock import Axis
 from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.delivery import SOURCES, FirstTokens, Prompts
@@ -222,8 +223,12 @@ def build(
     config: AssembleConfig,
     others: Prefills,
     opened: list[pa.Table],
+    endless: Bools,
 ) -> pa.Table:
-    """The prompt table, PROMPT_SCHEMA, m rows sorted by trace id, start and span id."""
+    """The prompt table, PROMPT_SCHEMA, m rows sorted by trace id, start and span id.
+
+    endless: shape (m,), prompts of which it is not known when they began or ended.
+    """
     nodes, tree, prompts = batch.nodes, batch.tree, batch.prompts
     size = len(prompts)
     root = prompts.root
@@ -254,7 +259,7 @@ def build(
     ints("ttft_ns", first.ttft)
     columns["ttft_source"] = _SOURCES.take(pa.array(first.source))
     ints("ttft_engine_ns", first.engine)
-    ints("e2e_ns", first.end)
+    ints("e2e_ns", np.where(endless, NO_NS, first.end))
     # Usage counts all choices, deliveries are of the one that came first.
     of_choice = np.where(batch.outermost_int("choices") > 1, -1, output)
     late = latencies(found, first, of_choice, _decode_ns(batch), config)
@@ -404,7 +409,7 @@ def _first_byte(batch: Batch) -> Ints:
     node = np.where(batch.attempts.beside[node], NONE, node)
     values = batch.int_at("first_byte_ns", node, 0)
     at = batch.nodes.start[node] + batch.axis.shift[node] - batch.nodes.start[batch.prompts.root]
-    return np.where(node == NONE, NO_NS, at + values)
+    return np.where((node == NONE) | (np.abs(at) > LONGEST_NS) | (values > LONGEST_NS), NO_NS, at + values)
 
 
 def _joined_traces(batch: Batch) -> pa.Array:

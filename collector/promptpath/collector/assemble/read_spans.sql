@@ -13,6 +13,7 @@ SELECT
     ParentSpanId AS parent_id,
     start_ns,
     toInt64(least(Duration, 9223372036854775807)) AS duration_ns,
+    toLowCardinality(clamped) AS clamped,
     kind,
     toLowCardinality(ScopeName) AS scope,
     ServiceName AS service,
@@ -80,7 +81,7 @@ FROM
 (
     SELECT
         TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
-        `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, kind,
+        `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, clock_ns, clamped, kind,
         request_path, on_inference_path, rule, http_status, error_type, first_token_ns, operation_name,
         -- Parts lie end to end: up to the first token, from it on, or from the span's start on; -1 is the rest until then.
         arrayFilter(
@@ -102,7 +103,7 @@ FROM
     (
         SELECT
             TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
-            `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, kind,
+            `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, clock_ns, clamped, kind,
             request_path, on_inference_path, rule,
             {{http_status}} AS http_status,
             {{error_type}} AS error_type,
@@ -115,7 +116,7 @@ FROM
         (
             SELECT
                 TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
-                `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, kind,
+                `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts, start_ns, clock_ns, clamped, kind,
                 request_path, on_inference_path,
                 {{rule}} AS rule
             FROM
@@ -124,6 +125,9 @@ FROM
                     TraceId, SpanId, ParentSpanId, SpanName, ServiceName, ScopeName, ResourceAttributes, SpanAttributes, Duration, StatusCode,
                     `Events.Timestamp`, `Events.Name`, `Events.Attributes`, `Links.TraceId`, `Links.SpanId`, TokenGapsUs, TokenCounts,
                     toUnixTimestamp64Nano(Timestamp) AS start_ns,
+                    -- What the span's own clock said, which the times in it are of.
+                    if(Clamped = 'moved', toInt64(SentStart), start_ns) AS clock_ns,
+                    if(Clamped = 'moved', '', Clamped) AS clamped,
                     upper(replaceOne(SpanKind, 'SPAN_KIND_', '')) AS kind,
                     cutQueryStringAndFragment(replaceRegexpOne({{path}}, '^[A-Za-z][A-Za-z0-9+.-]*://[^/]*', '')) AS request_path,
                     (match(request_path, {{inference_paths}}) AND upper({{http_method}}) IN ('', 'POST')) AS on_inference_path,

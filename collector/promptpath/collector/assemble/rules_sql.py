@@ -120,12 +120,12 @@ def _nanoseconds(spelling: Spelling) -> str:
     if spelling.is_event_time:
         at = f"arrayFirstIndex(name -> name IN ({_list(spelling.names)}), `Events.Name`)"
         # Index 0, where there is no such event, is the epoch: long before any span.
-        value = f"toFloat64(toUnixTimestamp64Nano(`Events.Timestamp`[{at}]) - start_ns)"
+        value = f"toFloat64(toUnixTimestamp64Nano(`Events.Timestamp`[{at}]) - clock_ns)"
         return f"nullIf(greatest({value}, -1), -1)"
     raw = _raw(spelling)
     if spelling.unit == "time":
         instant = f"parseDateTime64BestEffortOrNull(trim(BOTH '\"' FROM {raw}), 9, 'UTC')"
-        return f"toFloat64(toUnixTimestamp64Nano({instant}) - start_ns)"
+        return f"toFloat64(toUnixTimestamp64Nano({instant}) - clock_ns)"
     if spelling.unit == "text":
         names, factors = _list(_SUFFIXES), ", ".join(repr(one) for one in _SUFFIXES.values())
         factor = f"transform(extract({raw}, '[^0-9.]+$'), [{names}], [{factors}], nan)"

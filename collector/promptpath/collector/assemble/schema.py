@@ -63,6 +63,7 @@ SPAN_SCHEMA: Final = pa.schema(
         ("parent_id", _text),
         ("start_ns", _int),
         ("duration_ns", _int),
+        ("clamped", _text),
         ("kind", _text),
         ("scope", _text),
         ("service", _text),
@@ -218,7 +219,7 @@ NO_NS: Final = np.iinfo(np.int64).min
 
 #: Texts of which a batch has few. They may come as dictionaries, which saves telling them apart again.
 CODED: Final = (
-    *("kind", "scope", "service", "process", "host", "stage", "role", "operation", "model", "request_model"),
+    *("clamped", "kind", "scope", "service", "process", "host", "stage", "role", "operation", "model", "request_model"),
     *("finish_reason", "error_type", "abort", "tenant"),
 )
 _SPAN_COLUMNS: Final = tuple((field.name, field.type) for field in SPAN_SCHEMA)

@@ -135,7 +135,7 @@ def _waterfall(prompt: dict[str, Any], spans: Sequence[dict[str, Any]], pen: Ink
     if not drawn.rows:
         st.info("This prompt has no stages: only its root was seen.", icon=":material/info:")
         return
-    ttft_ns, end_ns = prompt["ttft_ns"], max(drawn.end_ns, int(prompt["e2e_ns"]), 1)
+    ttft_ns, end_ns = prompt["ttft_ns"], max(drawn.end_ns, int(prompt["e2e_ns"] or 0), 1)
     with st.container(border=True, key="card-waterfall", gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
             st.markdown(
@@ -175,8 +175,9 @@ def _deliveries(prompt: dict[str, Any]) -> tuple[int, ...]:
 
 def _no_ttft(prompt: dict[str, Any]) -> None:
     why = "The answer did not stream" if prompt["streaming"] is False else "No hop saw a first token"
-    e2e = fmt.duration(prompt["e2e_ns"])
-    st.info(f"{why}, so there is no TTFT to break down; end to end it took {e2e}.", icon=":material/info:")
+    e2e = prompt["e2e_ns"]
+    took = "when it began or ended is not known" if e2e is None else f"end to end it took {fmt.duration(e2e)}"
+    st.info(f"{why}, so there is no TTFT to break down; {took}.", icon=":material/info:")
 
 
 def _breakdown(prompt: dict[str, Any], pen: Ink) -> None:
@@ -207,7 +208,7 @@ def _tokens(prompt: dict[str, Any], pen: Ink) -> None:
         source = f", seen at the {prompt['gaps_source']}" if prompt["gaps_source"] else ""
         deliveries = fmt.plural(len(tokens.deliveries) + 1, "delivery", "deliveries")
         st.markdown(f"**Tokens** :small[{deliveries}{source}; how long each was waited for; {stalls}]")
-        end_ns = max(int(prompt["e2e_ns"]), tokens.deliveries[-1].at_ns)
+        end_ns = max(int(prompt["e2e_ns"] or 0), tokens.deliveries[-1].at_ns)
         chart = tokens_chart.timeline(tokens, end_ns=end_ns, ink=pen)
         st.altair_chart(chart, key="chart-tokens", alt=f"Gaps between deliveries of tokens, {stalls}")
 

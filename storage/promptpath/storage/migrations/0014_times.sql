@@ -46,8 +46,8 @@ WITH
     toUInt8(start_can_be + end_can_be > 0) AS one_can_be,
     toUInt8(is_sound + (1 - is_sound) * one_can_be * start_is_later) AS is_start,
     toUInt8((1 - is_sound) * one_can_be * (1 - start_is_later)) AS is_end,
-    -- A clock that was set to another year still tells how long things took.
-    toUInt8((1 - start_can_be) * (1 - end_can_be) * lasts * (start_ns > 0)) AS is_moved
+    -- A clock that was set to another year still tells how long things took, but not an instant that may stand for none.
+    toUInt8((1 - start_can_be) * (1 - end_can_be) * lasts * (start_ns > 0) * (end_ns > start_ns)) AS is_moved
 SELECT
     to_time(start_ns * is_start + end_ns * is_end + moved(start_ns, received_ns) * is_moved
         + received_ns * toUInt8(is_start + is_end + is_moved = 0)) AS Timestamp,

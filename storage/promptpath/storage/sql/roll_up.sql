@@ -32,7 +32,7 @@ SELECT
     sum(ifNull(ttft_unattributed_ns, 0)) AS ttft_unattributed_sum_ns,
     quantilesDDStateIf(0.01, 0.5, 0.9, 0.95, 0.99)(assumeNotNull(p.ttft_ns), isNotNull(p.ttft_ns)) AS ttft_q,
     quantilesDDStateIf(0.01, 0.5, 0.9, 0.95, 0.99)(assumeNotNull(p.ttft_engine_ns), isNotNull(p.ttft_engine_ns)) AS ttft_engine_q,
-    quantilesDDStateIf(0.01, 0.5, 0.9, 0.95, 0.99)(p.e2e_ns, true) AS e2e_q,
+    quantilesDDStateIf(0.01, 0.5, 0.9, 0.95, 0.99)(assumeNotNull(p.e2e_ns), isNotNull(p.e2e_ns)) AS e2e_q,
     quantilesDDStateIf(0.01, 0.5, 0.9, 0.95, 0.99)(assumeNotNull(p.tpot_ns), isNotNull(p.tpot_ns)) AS tpot_q,
     quantilesDDStateIf(0.01, 0.5, 0.9, 0.95, 0.99)(assumeNotNull(p.itl_p99_ns), isNotNull(p.itl_p99_ns)) AS itl_p99_q,
     quantilesDDStateIf(0.01, 0.5, 0.9, 0.95, 0.99)(assumeNotNull(p.ttft_network_ns), isNotNull(p.ttft_network_ns)) AS ttft_network_q,
