@@ -16,6 +16,7 @@ from typing import Any
 
 from promptpath.collector.otlp import Signal
 from promptpath.collector.service import Collector, CollectorConfig, Ports
+from tests.fresh_store import lay
 
 START_S = 30.0
 WAIT_S = 20.0
@@ -25,6 +26,7 @@ class RunningCollector:
     """`with RunningCollector(config) as collector:`; every port is a free one."""
 
     def __init__(self, directory: Path, **settings: Any) -> None:
+        lay(directory)
         defaults: dict[str, Any] = {"http_port": 0, "grpc_port": 0, "sql_port": 0, "assemble": False}
         self.config = CollectorConfig(storage=f"chdb://{directory}", **(defaults | settings))
         self.collector = Collector(self.config)

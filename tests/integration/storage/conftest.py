@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from promptpath.storage import connect, migrate
+from promptpath.storage import connect
+from tests.fresh_store import lay
 
 
 @dataclass
@@ -46,7 +47,8 @@ class Store:
 def _opened(directory: Path) -> Iterator[Store]:
     store = Store(directory)
     try:
-        migrate(store.open())
+        lay(directory)
+        store.open()
         yield store
     finally:
         store.close()
