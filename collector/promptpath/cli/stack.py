@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ START_S = 90.0
 
 @dataclass(frozen=True)
 class StackOptions:
-    """Where everything is: the options of `up`, ports decided."""
+    """Where everything is: the options of `up`, ports decided. `ttl`: how long tables keep rows [s], 0 for ever."""
 
     storage: str | None
     host: str
@@ -36,6 +36,7 @@ class StackOptions:
     grpc_port: int
     sql_port: int
     dashboard_port: int
+    ttl: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def reach(self) -> str:
@@ -133,6 +134,8 @@ def launch(children: Children, options: StackOptions, settings: Mapping[str, str
     argv += ["--http-port", str(options.http_port), "--grpc-port", str(options.grpc_port)]
     if not options.on_server:
         argv += ["--sql-port", str(options.sql_port)]
+    for table, seconds in options.ttl.items():
+        argv += ["--ttl", f"{table}={seconds}s" if seconds else f"{table}=0"]
     if options.host not in _LOOPBACK:
         click.echo(f"everyone who reaches {options.host} may send and query: no tokens are asked for", err=True)
         argv += ["--allow-anonymous"]

@@ -8,18 +8,27 @@ import click
 
 from promptpath.cli import stack
 from promptpath.cli.extras import need
-from promptpath.cli.options import command
+from promptpath.cli.options import command, retention_option
 from promptpath.cli.processes import Children
 
 
 @command("up")
 @stack.receiver_options
+@retention_option
 @stack.dashboard_port_option
-def up(storage: str | None, host: str, http_port: int, grpc_port: int, sql_port: int, dashboard_port: int) -> None:
+def up(
+    storage: str | None,
+    host: str,
+    http_port: int,
+    grpc_port: int,
+    sql_port: int,
+    ttl: dict[str, int],
+    dashboard_port: int,
+) -> None:
     """Starts the collector and the dashboard, and ends both with Ctrl-C."""
     need("up", "collector", "dashboard")
     logs = stack.logs_dir(storage)
-    options = stack.StackOptions(storage, host, http_port, grpc_port, sql_port, dashboard_port).with_ports()
+    options = stack.StackOptions(storage, host, http_port, grpc_port, sql_port, dashboard_port, ttl).with_ports()
     with stack.running() as wait_for_ctrl_c, Children(logs) as children:
         click.echo("starting the collector and the dashboard ...", err=True)
         stack.launch(children, options, os.environ)

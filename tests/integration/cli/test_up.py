@@ -70,7 +70,7 @@ class Running:
 def started(tmp_path: Path, **settings: str) -> Iterator[Running]:
     out = (tmp_path / "out").open("w+")
     process = subprocess.Popen(
-        [sys.executable, "-m", "promptpath.cli", "up", *PORTS],
+        [sys.executable, "-m", "promptpath.cli", "up", *PORTS, "--ttl", "otel_traces=7d,prompts=0"],
         env=environment(tmp_path) | settings,
         cwd=tmp_path,
         stdout=out,
@@ -141,6 +141,10 @@ def test_from_a_span_to_a_waterfall(running: Running) -> None:
     assert get(at["SQL"] + "/ping") == b"Ok.\n"
     owner = json.loads((home / ".local/share/promptpath/owner.json").read_text())
     assert owner["sql_url"] == at["SQL"].replace("http", "clickhouse") + "/promptpath"
+
+    ttl = "SELECT extract(engine_full, 'toIntervalSecond.(\\\\d+)') AS seconds"
+    kept = promptpath("sql", f"{ttl} FROM system.tables WHERE name = 'otel_traces'", "--format", "json", home=home)
+    assert (kept.returncode, json.loads(kept.stdout)) == (0, {"seconds": str(7 * 86_400)}), kept.stderr
 
     post = urllib.request.Request(
         at["OTLP/HTTP"] + "/v1/traces", json.dumps(SPAN).encode(), {"Content-Type": "application/json"}

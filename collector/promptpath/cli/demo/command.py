@@ -16,7 +16,7 @@ from promptpath.cli import ports, stack
 from promptpath.cli.demo import model
 from promptpath.cli.errors import Wrong
 from promptpath.cli.extras import need
-from promptpath.cli.options import command, default_env, option
+from promptpath.cli.options import command, default_env, option, retention_option
 from promptpath.cli.processes import ChildDied, Children, answers_http
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Addresses:
 
 @command("demo")
 @stack.receiver_options
+@retention_option
 @stack.dashboard_port_option
 @option("--gateway-port", type=stack.PORT, default=0, help="The demo's own API; 0: any free one.")
 @option("--prompts", "count", type=click.IntRange(8, 10_000), default=170, help="About how many to send.")
@@ -60,6 +61,7 @@ def demo(
     http_port: int,
     grpc_port: int,
     sql_port: int,
+    ttl: dict[str, int],
     dashboard_port: int,
     gateway_port: int,
     count: int,
@@ -78,7 +80,7 @@ def demo(
     except model.ModelNotFound as failure:
         raise Wrong(str(failure)) from None
     logs = stack.logs_dir(storage)
-    options = stack.StackOptions(storage, host, http_port, grpc_port, sql_port, dashboard_port).with_ports()
+    options = stack.StackOptions(storage, host, http_port, grpc_port, sql_port, dashboard_port, ttl).with_ports()
     addresses = Addresses(
         ports.claim("127.0.0.1", gateway_port, "--gateway-port"), *(ports.free_port() for _ in range(3))
     )
