@@ -55,9 +55,9 @@ def _check_origins(_: click.Context, __: click.Parameter, origins: tuple[str, ..
     help="A file of tokens (see: promptpath tokens); without it everyone who reaches a port may use it.",
 )
 @retention_option
-@_file_option("--tls-cert", "The server's certificate and its chain, PEM: TLS on the OTLP ports.")
+@_file_option("--tls-cert", "The server's certificate and its chain, PEM: TLS on the OTLP ports and the SQL port.")
 @_file_option("--tls-key", "The key of --tls-cert, PEM, not encrypted.")
-@_file_option("--tls-client-ca", "CAs, PEM: only clients with a certificate of theirs are let in (mTLS).")
+@_file_option("--tls-client-ca", "CAs, PEM: only senders with a certificate of theirs are let in (mTLS).")
 @option(
     "--cors-origin",
     "cors_origins",

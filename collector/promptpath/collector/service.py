@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -100,6 +100,8 @@ class Collector:
         #: Sees all at the SQL endpoint where tokens are asked for; known to this process and the store's directory.
         self.owner_token = new_token()
         self._tls: Tls | None = None
+        #: Of the SQL port, which asks for no client certificates: this machine's own commands have none.
+        self._sql_tls: Tls | None = None
 
     @property
     def ports(self) -> Ports:
@@ -113,7 +115,8 @@ class Collector:
         """The storage URL for other processes: the SQL endpoint, or the server that holds the store."""
         if self.ports.sql is None:
             return self.config.storage
-        return f"clickhouse://{_url_host(self.config.host)}:{self.ports.sql}/{DATABASE}"
+        secure = "?secure=1" if self.config.tls is not None else ""
+        return f"clickhouse://{_url_host(self.config.host)}:{self.ports.sql}/{DATABASE}{secure}"
 
     def run(self, on_ready: Callable[[Collector], None] | None = None) -> None:
         """Runs until SIGTERM or SIGINT, then stops in order; for the main thread of a process.
@@ -139,8 +142,7 @@ class Collector:
     def _reload(self) -> None:
         if self._tokens is not None:
             self._tokens.reload()
-        if self._tls is not None:
-            self._tls.refresh()
+        self._refresh_tls()
 
     def _check_exposure(self) -> None:
         """Others than this machine reach a collector only if it knows who they are, or was told that this is meant."""
@@ -159,10 +161,15 @@ class Collector:
             )
         _log.warning("on %s everyone who reaches a port may send and query: no tokens are asked for", config.host)
 
-    async def _watch_tls(self, tls: Tls) -> None:
+    def _refresh_tls(self) -> None:
+        for tls in (self._tls, self._sql_tls):
+            if tls is not None:
+                tls.refresh()
+
+    async def _watch_tls(self) -> None:
         while True:
             await asyncio.sleep(_TLS_LOOK_S)
-            await asyncio.to_thread(tls.refresh)
+            await asyncio.to_thread(self._refresh_tls)
 
     async def __aenter__(self) -> Collector:
         try:
@@ -182,7 +189,9 @@ class Collector:
         """Starts in the order in which nothing is ever without what it needs; the stack undoes it backwards."""
         config = self.config
         self._tokens = Tokens(config.tokens) if config.tokens is not None else None
-        self._tls = Tls(config.tls) if config.tls is not None else None
+        if config.tls is not None:
+            self._tls = Tls(config.tls)
+            self._sql_tls = Tls(replace(config.tls, client_ca=None))
         self._check_exposure()
         directory = data_dir(config.storage)
         if directory is not None:
@@ -213,7 +222,7 @@ class Collector:
         intake = Intake(Reader(), journal, self.metrics, max_body_bytes=config.max_body_bytes, tokens=self._tokens)
         rpc, grpc_port = await self._start_grpc(intake)
         if self._tls is not None:
-            watching = asyncio.create_task(self._watch_tls(self._tls))
+            watching = asyncio.create_task(self._watch_tls())
             self._stack.callback(watching.cancel)
         self._ports = Ports(port_of(http_socket), grpc_port, port_of(sql_socket) if sql_socket is not None else None)
         if claim is not None:
@@ -226,9 +235,13 @@ class Collector:
 
     def _owner_url(self) -> str:
         """`sql_url` for this machine's owner of the store, with a token of its own where tokens are asked for."""
-        if self._tokens is None or self.ports.sql is None:
-            return self.sql_url
-        return self.sql_url.replace("://", f"://owner:{self.owner_token}@", 1)
+        url = self.sql_url
+        if self.ports.sql is None:
+            return url
+        if self._sql_tls is not None:
+            # The certificate names the host to others, seldom the address here; and nothing leaves this machine.
+            url += "&verify=0"
+        return url if self._tokens is None else url.replace("://", f"://owner:{self.owner_token}@", 1)
 
     def _bind(self, port: int, option: str) -> socket.socket:
         listener = bind(self.config.host, port, option)
@@ -260,7 +273,7 @@ class Collector:
             authenticate=authenticator(self._tokens, self.owner_token) if self._tokens is not None else None,
         )
         self._stack.callback(app.state.close)
-        server = HttpServer(app, listener, grace_s=self.config.drain_s)
+        server = HttpServer(app, listener, grace_s=self.config.drain_s, tls=self._sql_tls)
         await server.start()
         self._stack.push_async_callback(server.stop)
 

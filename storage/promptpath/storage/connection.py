@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -94,10 +95,17 @@ def _embedded(
             served = parse(live.sql_url)
             if not isinstance(served, ServerUrl):
                 raise StorageError(f"{directory}/owner.json names no clickhouse:// address: restart the collector")
+            _unverified_is_meant(served)
             return _server(served, readonly=readonly, settings=settings)
     return engine.open_client(
         directory, database=target.database, readonly=readonly, settings=settings, engine_options=engine_options
     )
+
+
+def _unverified_is_meant(served: ServerUrl) -> None:
+    """An owner that says so is on this machine: no warning for each request."""
+    if not dict(served.options).get("verify", True):
+        warnings.filterwarnings("ignore", message="Unverified HTTPS request", module="urllib3")
 
 
 def _server(target: ServerUrl, *, readonly: bool, settings: Mapping[str, Any] | None) -> Client:

@@ -77,7 +77,7 @@ def test_a_new_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
     with RunningCollector(tmp_path / "store", tls=TlsFiles(files.cert, files.key)) as collector:
 
         def serials() -> set[str]:
-            ports = (collector.ports.http, collector.ports.grpc)
+            ports = (collector.ports.http, collector.ports.grpc, collector.ports.sql)
             return {ssl.get_server_certificate(("127.0.0.1", port), timeout=20) for port in ports}
 
         before = serials()
