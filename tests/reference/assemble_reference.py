@@ -402,9 +402,22 @@ def silent_relay(spans: list[Span], lost: Span, root: Span) -> Span:
     return silent[0] if lost.end - lost.start <= silent[0].end - silent[0].start else root
 
 
+def may_lack_a_hop(spans: list[Span], firm: list[Span]) -> bool:
+    """Whether a prompt of the trace has a call or a relay that failed, or that nobody is known to have answered."""
+    inside = [one for one in spans if any(above in firm for above in (one, *one.above()))]
+    busy = {
+        id(above)
+        for one in inside
+        if one.parent is not None and one.row["process"] != one.parent.row["process"] and not one.failed
+        for above in one.above()
+    }
+    calls = [one for one in inside if one.stage in CALLS or (one.stage in RELAYS and one.is_server_kind)]
+    return any(one.failed or id(one) not in busy for one in calls)
+
+
 def adopt_lost(spans: list[Span]) -> None:
-    """What is still without its parent goes to the prompt of its trace, if there is one; where there are several and it
-    is no call of a process that they came from, it is nobody's."""
+    """What is still without its parent goes to the prompt of its trace, if there is one; where there are several, one
+    of which may have called it, and it is no call of a process that they came from, it is nobody's."""
     lost = [one for one in spans if one.orphan and one.parent is None and one.row["parent_id"] != one.row["span_id"]]
     tops = [one for one in spans if is_top(one)]
     firm = [one for one in tops if one not in lost]
@@ -416,13 +429,14 @@ def adopt_lost(spans: list[Span]) -> None:
             longest = first[0].end - first[0].start
             left = [one for one in left if one is first[0] or one.end - one.start > longest]
     processes = {one.row["process"] for one in firm}
+    lacking = len(firm) > 1 and may_lack_a_hop(spans, firm)
     adopted = []
     for one in lost:
         inside = any(above.inference for above in (one, *one.above())) and not is_top(one)
         if inside or not one.stage:
             continue
         from_outside = is_top(one) and not one.is_server_kind and one.row["process"] in processes
-        if is_top(one) and not from_outside and len(firm) > 1:
+        if is_top(one) and not from_outside and lacking:
             one.nobodys = True
         if len(left) == 1 and left[0] is not one and one not in left[0].above() and not from_outside:
             adopted.append((one, silent_relay(spans, one, left[0])))

@@ -96,6 +96,28 @@ def test_a_call_of_the_process_that_asks_is_a_prompt_whose_root_was_lost(make: M
     assert [(row["prompt_id"], row["hops"]) for row in rows] == [("b", ["app", "engine"]), ("c", ["app", "engine"])]
 
 
+def test_what_is_left_of_a_prompt_is_one_where_the_others_lack_nothing(make: Make, prompts: Run) -> None:
+    """An agent's call whose root never came. As long as another prompt may lack a hop it could be that one's."""
+    spans = [
+        make("a", "", 0, 1000, agent=True, service="app"),
+        make("b", "a", 0, 300, "client", service="app"),
+        make("c", "b", 10, 290, "gateway", service="gate"),
+        make("d", "c", 20, 280, "server", service="engine"),
+        make("e", "a", 300, 600, "client", service="app"),
+        make("f", "e", 310, 590, "server", service="engine"),
+        make("g", "gone", 620, 900, "gateway", service="gate"),
+        make("h", "g", 630, 890, "server", service="engine"),
+    ]
+    assert [(row["prompt_id"], row["hops"]) for row in prompts(*spans)] == [
+        ("b", ["app", "gate", "engine"]),
+        ("e", ["app", "engine"]),
+        ("g", ["gate", "engine"]),
+    ]
+    assert [row["prompt_id"] for row in prompts(*spans[:5], *spans[6:])] == ["b", "e"]
+    failed = make("d", "c", 20, 280, "server", service="engine", failed=True)
+    assert [row["prompt_id"] for row in prompts(*spans[:3], failed, *spans[4:])] == ["b", "e"]
+
+
 def test_a_call_without_a_connection_holds_no_orphan(make: Make, prompts: Run) -> None:
     """The only call without an answer could not connect: what came from elsewhere is not in it."""
     rows = prompts(

@@ -162,7 +162,8 @@ def _adopt(nodes: Nodes, parent: Ints, prompt: Ints) -> tuple[Ints, Bools, Ints]
 
     An inference span among them is a hop of a prompt that is there, unless it is a call of the process that a prompt
     came from: then the root of another prompt is what is lost. Where there are several prompts and nothing says whose
-    hop it is, it is nobody's, rather than one prompt too many.
+    hop it is, it is nobody's, rather than one prompt too many; but where each of them was served all the way, it is
+    what is left of another prompt.
     """
     root = prompt == nodes.own
     alone = nodes.orphan & (parent == NONE) & (nodes.parent_key != nodes.own)
@@ -187,11 +188,27 @@ def _adopt(nodes: Nodes, parent: Ints, prompt: Ints) -> tuple[Ints, Bools, Ints]
     into = root_of_trace[nodes.trace[lost]]
     fits = only[nodes.trace[lost]] & (into != lost) & (outermost(parent)[into] != lost) & ~from_outside
     nobody = lost[root[lost] & ~from_outside & (of_trace[nodes.trace[lost]] > 1)]
+    nobody = nobody[_may_lack_a_hop(nodes, parent, prompt, firm, nobody)]
     into = np.where(fits, _silent_relays(nodes, parent, prompt, lost, into), into)
     parent = parent.copy()
     parent[lost[fits]] = into[fits]
     adopted[lost[fits]] = True
     return parent, adopted, nobody
+
+
+def _may_lack_a_hop(nodes: Nodes, parent: Ints, prompt: Ints, firm: Ints, lost: Ints) -> Bools:
+    """Whether some prompt of the trace of each span in `lost` may have called it: one of its calls or relays failed, or
+    nobody is known to have answered it. Shape of `lost`."""
+    if len(lost) == 0:
+        return np.zeros(0, dtype=np.bool_)
+    is_firm = np.zeros(len(nodes), dtype=np.bool_)
+    is_firm[firm] = True
+    inside = (prompt != NONE) & is_firm[prompt]
+    answers = inside & (parent != NONE) & (nodes.process != nodes.process[parent]) & ~nodes.failed
+    busy = mark_above(parent, np.flatnonzero(answers))
+    calls = IS_CALLER[nodes.stage] | (IS_RELAY[nodes.stage] & nodes.server_kind)
+    open_ended = inside & calls & (nodes.failed | ~busy)
+    return np.isin(nodes.trace[lost], nodes.trace[open_ended])
 
 
 def _silent_relays(nodes: Nodes, parent: Ints, prompt: Ints, lost: Ints, root: Ints) -> Ints:
