@@ -27,8 +27,8 @@ class RunningCollector:
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         lay(directory)
-        defaults: dict[str, Any] = {"http_port": 0, "grpc_port": 0, "sql_port": 0, "assemble": False}
-        self.config = CollectorConfig(storage=f"chdb://{directory}", **(defaults | settings))
+        defaults: dict[str, Any] = {"storage": f"chdb://{directory}", "http_port": 0, "grpc_port": 0, "sql_port": 0}
+        self.config = CollectorConfig(**(defaults | {"assemble": False} | settings))
         self.collector = Collector(self.config)
         self._started = threading.Event()
         self._failure: BaseException | None = None
