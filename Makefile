@@ -67,6 +67,7 @@ bench: $(VENV)/.dev
 	$(BIN)/promptpath bench size --prompts 5000
 	$(BIN)/python tests/bench/judge.py --prompts $(JUDGE_PROMPTS)
 	$(BIN)/promptpath bench ingest
+	$(BIN)/promptpath bench query
 
 build: $(VENV)/.dev
 	$(BIN)/python -m build --outdir dist .

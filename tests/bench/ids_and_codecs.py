@@ -10,7 +10,7 @@ import tempfile
 import time
 from typing import Any
 
-from promptpath.cli.benches.size import _Store
+from promptpath.cli.benches.size import StoreSink
 from promptpath.collector.simulate import Scenario, simulate
 from promptpath.storage import connect, migrate
 
@@ -48,7 +48,7 @@ def main(prompts: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         client = connect(f"chdb://{folder}/store")
         migrate(client)
-        simulate(Scenario(prompts=prompts), [_Store(client)])
+        simulate(Scenario(prompts=prompts), [StoreSink(client)])
         client.command("CREATE TABLE seed AS otel_traces")
         client.command("INSERT INTO seed SELECT * FROM otel_traces")
         for name, changed in _VARIANTS.items():

@@ -63,7 +63,7 @@ FROM otel_traces
 """
 
 
-class _Store:
+class StoreSink:
     """A sink that stores what is simulated, in batches."""
 
     def __init__(self, client: Client) -> None:
@@ -105,7 +105,7 @@ def measure(prompts: int) -> Figures:
             migrate(client)
             # A small part does not say what each column takes.
             client.command("ALTER TABLE otel_traces MODIFY SETTING min_bytes_for_wide_part = 0")
-            sink = _Store(client)
+            sink = StoreSink(client)
             scenario = Scenario(prompts=prompts)
             simulate(scenario, [sink])
             day_ns = 86_400 * 10**9
