@@ -86,8 +86,8 @@ class Template:
             span.parent_span_id = ids.get(span.parent_span_id, b"")
             span.span_id = _MARK + i.to_bytes(4, "big")
             for attribute in span.attributes:
-                if attribute.key == "gen_ai.response.id":  # what else would make one prompt of several
-                    attribute.value.string_value = f"chatcmpl-{_MARK.decode()}{i:024x}"
+                if attribute.key == "gen_ai.response.id":  # one a trace; the same in two would make one prompt of them
+                    attribute.value.string_value = f"chatcmpl-{_MARK.decode()}{i // 20:024x}"
         self._pieces = request.SerializeToString().split(_MARK)
         self._spans = spans
         parents = sum(bool(span.parent_span_id) for span in found)

@@ -46,7 +46,8 @@ _S: Final = 1_000_000_000
 _SETTLED_NS: Final = 10 * _S
 #: The position is written each time it has moved by this; a restart repeats no more than that and what had not settled.
 _REMEMBER_NS: Final = 5 * _S
-_PAGE_ROWS: Final = 100_000
+#: Arrivals read at once: under overload they are what is pending, at half a kilobyte a trace.
+_PAGE_ROWS: Final = 30_000
 #: A trace that storage refuses while it takes others is tried so often, so many seconds apart.
 _TRIES: Final = 3
 _RETRY_S: Final = 0.2
@@ -69,7 +70,7 @@ _STATS: Final = (
 )
 
 
-@dataclass
+@dataclass(slots=True)
 class _Pending:
     """A trace with spans that no stored prompt shows yet: its first and last such arrival (ns), and how many spans."""
 
@@ -208,21 +209,27 @@ class AssemblerService:
             trouble = _Trouble()
             while more and not self._stopping():
                 more = self._read(client, now)
+                self._tell(now)
                 ready = self._ready(client, now, everything=everything)
                 ready = [trace for trace in ready if trace not in trouble.traces]
                 for batch in batches([(trace, self._pending[trace].spans) for trace in ready]):
                     written += self._assemble(client, batch, trouble)
                     self._remember(client, now)
+                    self._tell(now + int((time.monotonic() - began) * _S))
                     if self._stopping():
                         break
             written += self._try_again(client, trouble)
             self._remember(client, now)
             self._stats["runs"] += 1
-            self._stats["pending_traces"] = len(self._pending)
-            oldest = min((one.first_ns for one in self._pending.values()), default=now)
-            self._stats["behind_s"] = max(0.0, (now - min(oldest, self._read_ns)) / _S)
+            self._tell(now)
             self._stats["busy_s"] += time.monotonic() - began
             return written
+
+    def _tell(self, now: int) -> None:
+        """How far behind it is; also while a run lasts, which under overload may be minutes."""
+        self._stats["pending_traces"] = len(self._pending)
+        oldest = min((one.first_ns for one in self._pending.values()), default=now)
+        self._stats["behind_s"] = max(0.0, (now - min(oldest, self._read_ns)) / _S)
 
     def _read(self, client: Client, now: int) -> bool:
         """Take in new arrivals; whether there may be more than one page of them."""

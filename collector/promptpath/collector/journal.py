@@ -65,7 +65,7 @@ class JournalLimits:
     segment_items: int = 10_000
     segment_age_s: float = 0.2
     segment_rest_s: float = 1.0
-    segment_max_items: int = 40_000
+    segment_max_items: int = 25_000
     segment_max_bytes: int = 64 << 20
 
 
@@ -344,11 +344,23 @@ class Journal:
                         break
                 if not self._pending and self._closing:
                     return
-                group = [self._pending.popleft() for _ in range(min(len(self._pending), _MAX_GROUP))]
+                group = self._next_group()
             if group:
                 self._commit(group)
             else:
                 self._probe()
+
+    def _next_group(self) -> list[_Pending]:
+        """What is written and synced at once: with it a segment outgrows its limit by no more than half."""
+        group: list[_Pending] = []
+        items = size = 0
+        while self._pending and len(group) < _MAX_GROUP:
+            request = self._pending[0].request
+            items, size = items + request.items, size + len(request.body)
+            if group and (items > self.limits.segment_max_items // 2 or size > self.limits.segment_max_bytes // 2):
+                break
+            group.append(self._pending.popleft())
+        return group
 
     def _commit(self, group: list[_Pending]) -> None:
         by_signal: dict[Signal, list[_Pending]] = {}

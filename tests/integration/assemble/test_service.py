@@ -396,3 +396,24 @@ def test_of_two_assemblers_at_one_group_the_one_that_read_last_wins(
     monkeypatch.setattr(assembler, "read_whole", overtaken)
     assert service(grace_s=0).flush() == 1
     assert [(row["prompt_id"], row["completeness"]) for row in stored()] == [(f"{1:016x}", 1.0)]
+
+
+def test_a_long_run_says_how_far_behind_it_is(
+    service: Any, send: Any, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under overload one run may last for minutes."""
+    monkeypatch.setattr(backfill, "BATCH_TRACES", 1)
+    for number in range(1, 4):
+        send(client(number))
+    arrived(store, 60)
+    one = service(grace_s=0)
+    insert, told = assembler.insert_prompts, []
+
+    def telling(*arguments: Any, **more: Any) -> int:
+        told.append((one.stats["pending_traces"], one.stats["behind_s"] >= 60))
+        return insert(*arguments, **more)
+
+    monkeypatch.setattr(assembler, "insert_prompts", telling)
+    assert one.run_once() == 3
+    assert told == [(3, True), (2, True), (1, True)]
+    assert one.stats["pending_traces"] == 0

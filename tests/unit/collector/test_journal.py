@@ -502,3 +502,26 @@ def test_a_damaged_memory_of_what_was_sent_is_no_reason_not_to_start(tmp_path: P
     journal.append(request("one")).result(WAIT_S)
     assert drain(journal) == [(request("one").body, 1)]
     journal.close()
+
+
+def test_many_requests_at_once_do_not_make_a_segment_larger_than_it_may_be(tmp_path: Path) -> None:
+    """The database's memory for an insert is several times the segment."""
+    journal = Journal(tmp_path, JournalLimits(segment_age_s=3600, segment_items=100, segment_max_items=100))
+    slow = threading.Event()
+    fdatasync = os.fdatasync
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fdatasync", lambda fd: (slow.wait(WAIT_S), fdatasync(fd)))
+        waiting = [journal.append(request(f"r{i}", items=20)) for i in range(50)]
+        slow.set()
+        for one in waiting:
+            one.result(WAIT_S)
+    sizes = []
+    while (segment := journal.take(flush=True)) is not None:
+        sizes.append(segment.items)
+        journal.discard(segment)
+    assert sum(sizes) == 1000
+    assert max(sizes) <= 150
+    large = request("large", items=1000)
+    journal.append(large).result(WAIT_S)
+    assert drain(journal) == [(large.body, 1000)]
+    journal.close()
