@@ -2808,9 +2808,9 @@ ATTACH TABLE IF NOT EXISTS otlp_logs ON CLUSTER '{cluster}';
 ATTACH TABLE IF NOT EXISTS otlp_metrics ON CLUSTER '{cluster}';
 
 -- 0015 prompt_parts
-ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 134217728;
+ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 134217728, vertical_merge_algorithm_min_rows_to_activate = 1;
 
-ALTER TABLE prompt_minutes_rows_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 134217728;
+ALTER TABLE prompt_minutes_rows_local ON CLUSTER '{cluster}' MODIFY SETTING min_bytes_for_wide_part = 134217728, vertical_merge_algorithm_min_rows_to_activate = 1;
 
 -- 0016 unknown_ends
 ALTER TABLE prompts_rows_local ON CLUSTER '{cluster}' MODIFY COLUMN e2e_ns Nullable(Int64) CODEC(ZSTD(1));
