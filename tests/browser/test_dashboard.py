@@ -240,7 +240,7 @@ def test_raw_spans_are_shown_as_they_came(run: Run, page: Any) -> None:
     page.goto(f"{run.url}/prompt?id={sent.prompt_id}")
     page.get_by_text(f"Raw spans ({sent.spans})").click()
     page.locator(".st-key-raw-spans [data-testid=stDataFrame]").wait_for()
-    page.get_by_text(f"promptpath sql \"SELECT * FROM otel_traces WHERE TraceId = '{sent.trace_id}'").wait_for()
+    page.get_by_text(f"promptpath sql \"SELECT * FROM otel_traces WHERE TraceId IN ('{sent.trace_id}')").wait_for()
 
 
 def test_an_unknown_id_says_what_to_do(run: Run, page: Any) -> None:
