@@ -241,16 +241,17 @@ class Span:
         """Until when it counts before the first token: its delivery or end, and no longer than what holds it."""
         assert self.prompt is not None
         end = self.prompt.end if self.is_root else self.end + self.shift - self.prompt.root.start
-        own = end
-        if self.passed_on is not None:
-            own = min(self.at - self.prompt.root.start + self.passed_on, end)
+        own = end if self.delivered is None else self.delivered
         limits = [one.delivered for one in self.above_in_prompt() if one.delivered is not None]
         return min([own, *limits])
 
     @cached_property
     def delivered(self) -> int | None:
+        """When it passed its first token on; the root when the prompt had it, whatever its calls brought."""
         if self.passed_on is None or self.prompt is None:
             return None
+        if self.is_root and self.prompt.ttft is not None:
+            return self.prompt.ttft
         end = self.prompt.end if self.is_root else self.end + self.shift - self.prompt.root.start
         return min(self.at - self.prompt.root.start + self.passed_on, end)
 

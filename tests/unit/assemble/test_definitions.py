@@ -752,3 +752,16 @@ def test_what_a_span_says_came_after_its_end_it_cannot_have_seen(make: Make, pro
         make("b", "a", 10, 90, "server", service="engine", first_token_ns=40_000),
     )
     assert (row["ttft_ns"], row["ttft_engine_ns"], row["e2e_ns"]) == (100, 80, 100)
+
+
+def test_the_root_counts_until_the_first_token_whatever_its_calls_brought(
+    make: Make, prompt: Prompt, parts: Parts
+) -> None:
+    """The relay's own call brought one at once; the one that the prompt goes by came from another process, later."""
+    row = prompt(
+        make("a", "", 0, 0, "edge", service="edge"),
+        make("b", "a", 0, 100, "client", service="app", first_token_ns=100),
+        make("c", "a", 0, 0, "client", service="edge", first_token_ns=0),
+    )
+    assert row["ttft_ns"] == 100
+    assert parts(row) == {"unattributed": 100}

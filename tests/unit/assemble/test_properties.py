@@ -197,10 +197,27 @@ def reference(spans: list[Row], ttft: int) -> dict[str, int]:
             found.append(one)
         return found
 
+    def passed_on(one: Row) -> int | None:
+        """Its first delivery; of a relay that saw none, when its only call brought one."""
+        first: int | None = one["first_token_ns"]
+        if first is not None or one["stage"] not in ("edge", "gateway", "router") or entry(one) is not one:
+            return first
+        calls = []
+        for call in spans:
+            above = ancestors(call)
+            if call is root or call["stage"] not in ("client", "call") or one not in above or entry(call) is not one:
+                continue
+            if not any(step["stage"] in ("client", "call") for step in above[: above.index(one)]):
+                calls.append(call)
+        if len(calls) != 1 or calls[0]["first_token_ns"] is None:
+            return None
+        return max(calls[0]["start"] + calls[0]["first_token_ns"] - one["start"], 0)
+
     def delivered(one: Row) -> float:
-        if one["first_token_ns"] is None:
+        first = passed_on(one)
+        if first is None:
             return float("inf")
-        return float(min(one["start"] + one["first_token_ns"], one["end"])) - origin if one is not root else ttft
+        return float(min(one["start"] + first, one["end"])) - origin if one is not root else ttft
 
     def counts_until(one: Row) -> float:
         own = delivered(one)

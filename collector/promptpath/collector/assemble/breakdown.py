@@ -87,7 +87,7 @@ def paint(nodes: Nodes, tree: Tree, axis: Axis, attempts: Attempts, prompts: Pro
     start = nodes.start + axis.shift - origin
     end = nodes.end + axis.shift - origin
     end[prompts.root] = tokens.end
-    until = _until(passed_on(nodes, tree, attempts), tree, prompts, start, end)
+    until = _until(passed_on(nodes, tree, attempts), tree, prompts, tokens, start, end)
 
     counted = end
     if attempts.over is not None:
@@ -114,10 +114,15 @@ def paint(nodes: Nodes, tree: Tree, axis: Axis, attempts: Attempts, prompts: Pro
     return Painted(node, prompt, stage, piece_start, piece_end, start, end, parts, retry)
 
 
-def _until(first: Ints, tree: Tree, prompts: Prompts, start: Ints, end: Ints) -> Ints:
-    """Until when each node counts before the first token; shape (n,), ns from the prompt's start."""
+def _until(first: Ints, tree: Tree, prompts: Prompts, tokens: FirstTokens, start: Ints, end: Ints) -> Ints:
+    """Until when each node counts before the first token; shape (n,), ns from the prompt's start.
+
+    The root delivers when the prompt does, whatever its calls brought: else an instant would be nobody's.
+    """
     delivered = (first != NO_NS) & (prompts.of != NONE)
     until = np.where(delivered, np.minimum(start + first, end), end)
+    told = delivered[prompts.root] & (tokens.ttft != NO_NS)
+    until[prompts.root[told]] = tokens.ttft[told]
     limit = np.where(delivered, until, np.iinfo(np.int64).max)
     for level in tree.levels[1:]:
         above = limit[tree.parent[level]]
