@@ -103,8 +103,13 @@ def _truths(make: Make, prompts: Run) -> list[list[Row]]:
         make("e", "a", 31, 99, "call", service="gate", trace_id="8" * 32, first_token_ns=28),
         make("f", "e", 32, 98, "server", service="engine", trace_id="8" * 32, first_token_ns=26),
     ]
+    contradicted = [
+        make("a", "", 0, 0, "edge", service="edge", trace_id="9" * 32),
+        make("b", "a", 0, 100, "client", service="app", trace_id="9" * 32, first_token_ns=100),
+        make("c", "a", 0, 0, "client", service="edge", trace_id="9" * 32, first_token_ns=0),
+    ]
     empty = [make("a", "", 7, 7, "client", trace_id="4" * 32)]
-    together = [*retried, *silent, *further_in, *limited, *overtaken, *unanswered, *guarded, *empty]
+    together = [*retried, *silent, *further_in, *limited, *overtaken, *unanswered, *guarded, *contradicted, *empty]
     return [prompts(*retried), prompts(*together), prompts(*empty)]
 
 
