@@ -1,4 +1,4 @@
-"""What keeps a collector from starting. Each message is one line and says what to do."""
+"""What keeps a collector from starting, and a request from being kept. Messages are one line and say what to do."""
 
 from __future__ import annotations
 
@@ -17,3 +17,15 @@ class PortTaken(CollectorError):
         super().__init__(f"port {port} on {host} is taken: stop what listens there, or choose another with {option}")
         self.option = option
         self.port = port
+
+
+class JournalError(Exception):
+    """A request cannot be kept now; the sender is asked to come back."""
+
+
+class JournalFull(JournalError):
+    """The backlog has reached its limit: storage is slower than the senders, or does not answer."""
+
+
+class JournalUnavailable(JournalError):
+    """The disk refuses, or the collector is stopping."""

@@ -14,8 +14,8 @@ from grpc_reflection.v1alpha import reflection
 
 from promptpath.collector import otlp, rpc_status
 from promptpath.collector.auth import AuthError
+from promptpath.collector.errors import JournalError
 from promptpath.collector.intake import Busy, Intake, Refusal, response_of
-from promptpath.collector.journal import JournalError
 from promptpath.collector.otlp import OtlpError, Signal, TooLarge, TooSlow
 from promptpath.collector.otlp.errors import INVALID_ARGUMENT
 from promptpath.collector.tls import Tls

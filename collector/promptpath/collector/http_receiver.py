@@ -16,8 +16,8 @@ from starlette.requests import ClientDisconnect
 
 from promptpath.collector import otlp, rpc_status, selfmetrics
 from promptpath.collector.auth import AuthError
+from promptpath.collector.errors import JournalError
 from promptpath.collector.intake import Busy, Held, Intake, Refusal, response_of
-from promptpath.collector.journal import JournalError
 from promptpath.collector.otlp import JSON, OtlpError, Signal, TooLarge, TooSlow
 
 #: Bodies over this are read in a worker thread, so that one of them does not hold up the others.

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from promptpath.collector.auth import AuthError, Scope, Tokens
-from promptpath.collector.journal import Journal, JournalError, JournalFull
+from promptpath.collector.errors import JournalError, JournalFull
+from promptpath.collector.journal import Journal
 from promptpath.collector.otlp import OtlpError, Reader, Request, Signal
 from promptpath.collector.otlp.errors import RESOURCE_EXHAUSTED, UNAVAILABLE
 from promptpath.collector.selfmetrics import SelfMetrics

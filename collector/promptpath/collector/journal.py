@@ -20,16 +20,15 @@ from pathlib import Path
 from typing import Final
 
 from promptpath.collector import segments
+from promptpath.collector.errors import JournalFull, JournalUnavailable
 from promptpath.collector.otlp import Request, Signal
+from promptpath.collector.recovery import recover
 from promptpath.collector.repeats import Repeats
 from promptpath.collector.segments import OpenSegment, Segment
 
 _log = logging.getLogger(__name__)
 
 _LOCK_NAME: Final = "journal.lock"
-_TORN_DIR: Final = "torn"
-#: What `torn/` may hold; bytes over that are cut off all the same.
-_TORN_BYTES: Final = 64 << 20
 #: While the disk refuses, it is tried this often, with a file of this size: so it is noticed that it has room again
 #: although nobody sends.
 _PROBE_S: Final = 1.0
@@ -38,18 +37,6 @@ _PROBE_NAME: Final = "probe"
 #: Most requests that one group of writes takes, and the bytes that may wait for it.
 _MAX_GROUP: Final = 1024
 _MAX_PENDING_BYTES: Final = 128 << 20
-
-
-class JournalError(Exception):
-    """A request cannot be kept now; the sender is asked to come back."""
-
-
-class JournalFull(JournalError):
-    """The backlog has reached its limit: storage is slower than the senders, or does not answer."""
-
-
-class JournalUnavailable(JournalError):
-    """The disk refuses, or the collector is stopping."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +124,13 @@ class Journal:
             raise JournalUnavailable(
                 f"another process has the journal {directory} open: stop it, or use another directory"
             ) from error
-        self._recover()
+        found = recover(directory)
+        self._sealed.extend(segment for segment, _ in found.segments)
+        self._stored_bytes = sum(segment.size for segment in self._sealed)
+        self._torn_bytes = found.torn_bytes
+        self._repeats.recover(found.segments)
+        if self._sealed:
+            _log.info("journal: %d segments, %d bytes to store from before", len(self._sealed), self._stored_bytes)
         self._committer = threading.Thread(target=self._commit_loop, name="journal-commit", daemon=True)
         self._committer.start()
 
@@ -260,40 +253,6 @@ class Journal:
                 os.close(self._lock_fd)
                 os.close(self._directory_fd)
                 self._lock_fd = -1
-
-    # --- start --------------------------------------------------------------------------------------------------------
-
-    def _recover(self) -> None:
-        changed_ns: dict[str, int] = {}
-        for path in sorted(self.directory.glob(f"*{segments.SUFFIX}")):
-            changed_ns[path.stem] = path.stat().st_mtime_ns
-            scan = segments.scan(path)
-            if scan.torn:
-                self._torn_bytes += len(scan.torn)
-                self._set_torn_aside(path, scan.torn)
-                os.truncate(path, scan.segment.size)
-            if not scan.segment.requests:
-                path.unlink()
-                continue
-            self._sealed.append(scan.segment)
-            self._stored_bytes += scan.segment.size
-        self._repeats.recover((segment, changed_ns[segment.token]) for segment in self._sealed)
-        if self._sealed:
-            _log.info("journal: %d segments, %d bytes to store from before", len(self._sealed), self._stored_bytes)
-
-    def _set_torn_aside(self, path: Path, torn: bytes) -> None:
-        """Nobody was told that they are kept, so a disk without room for them is no reason not to start."""
-        folder = self.directory / _TORN_DIR
-        try:
-            folder.mkdir(mode=0o700, exist_ok=True)
-            held = sum(file.stat().st_size for file in folder.iterdir())
-            if held + len(torn) > _TORN_BYTES:
-                raise OSError(0, f"{folder} is full")
-            (folder / f"{path.stem}.bin").write_bytes(torn)
-        except OSError as error:
-            _log.warning("%s: %d bytes after the last whole request dropped (%s)", path.name, len(torn), error.strerror)
-        else:
-            _log.warning("%s: %d bytes after the last whole request set aside in %s/", path.name, len(torn), _TORN_DIR)
 
     # --- sealing (under the lock) -------------------------------------------------------------------------------------
 

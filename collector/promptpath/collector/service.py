@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from promptpath.collector import http_receiver, sql_endpoint
 from promptpath.collector.auth import Tokens, new_token
-from promptpath.collector.errors import CollectorError, PortTaken
+from promptpath.collector.errors import CollectorError, JournalError, PortTaken
 from promptpath.collector.grpc_receiver import GrpcReceiver
 from promptpath.collector.intake import Intake
-from promptpath.collector.journal import Journal, JournalError, JournalLimits
+from promptpath.collector.journal import Journal, JournalLimits
 from promptpath.collector.listeners import HttpServer, bind, is_loopback, port_of
 from promptpath.collector.otlp import Reader
 from promptpath.collector.selfmetrics import SelfMetrics

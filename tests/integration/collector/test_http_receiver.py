@@ -14,7 +14,7 @@ from google.protobuf import duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 
 from promptpath.collector import http_limits, http_receiver, intake
-from promptpath.collector.journal import JournalFull, JournalUnavailable
+from promptpath.collector.errors import JournalFull, JournalUnavailable
 from promptpath.collector.otlp import Signal
 
 from .running import RunningCollector, make_spans, wait_for

@@ -97,7 +97,7 @@ def test_rows_have_the_tenant_of_the_token_not_what_the_sender_says(guarded: Run
     assert guarded.sql("SELECT DISTINCT Tenant FROM trace_arrivals ORDER BY 1") == [["acme"], ["globex"]]
 
 
-@pytest.mark.parametrize("header", [None, "Bearer nonsense", "Basic eDp5", f"Bearer {ACME[:-1]}"])
+@pytest.mark.parametrize("header", [None, "Bearer nonsense", "Basic eDp5", f"Bearer {ACME[:-1]}"], ids=range(4))
 def test_without_a_known_token_it_is_401(guarded: RunningCollector, header: str | None) -> None:
     counter = 'refused_requests_total{signal="traces",protocol="http",reason="unauthenticated"}'
     before = guarded.metric(counter)

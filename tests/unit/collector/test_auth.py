@@ -57,6 +57,7 @@ def test_bearer_and_basic(file: Path) -> None:
         *(None, "", "Bearer", "Bearer ", "Bearer x", TOKEN, f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", "Basic !"),
         *("Basic eA==", "Bearer " + "x" * 100_000, "Bearer \udcff", "Bearer " + auth.digest(TOKEN)),
     ],
+    ids=range(13),
 )
 def test_everything_else_is_refused(file: Path, header: str | None) -> None:
     with pytest.raises(Unauthenticated) as caught:

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from promptpath.collector import segments
-from promptpath.collector.journal import Journal, JournalFull, JournalLimits, JournalUnavailable
+from promptpath.collector.errors import JournalFull, JournalUnavailable
+from promptpath.collector.journal import Journal, JournalLimits
 from promptpath.collector.otlp import Request, Signal
 from promptpath.collector.repeats import FILE_NAME, KEPT_S
 from promptpath.collector.segments import Segment
@@ -311,7 +312,8 @@ def test_the_limit_counts_what_an_earlier_run_left(tmp_path: Path) -> None:
 DISK_FULL = """
 import resource, sys
 from pathlib import Path
-from promptpath.collector.journal import Journal, JournalLimits, JournalUnavailable
+from promptpath.collector.errors import JournalUnavailable
+from promptpath.collector.journal import Journal, JournalLimits
 from promptpath.collector.otlp import Request, Signal
 from promptpath.collector.repeats import FILE_NAME, KEPT_S
 
@@ -402,7 +404,7 @@ def test_a_signal_that_is_held_back_does_not_hold_up_the_others(tmp_path: Path) 
 
 
 def test_the_torn_folder_is_private_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("promptpath.collector.journal._TORN_BYTES", 10)
+    monkeypatch.setattr("promptpath.collector.recovery._TORN_BYTES", 10)
     for tail in (b"12345678", b"abc"):
         journal = Journal(tmp_path, LAZY)
         whole = request(f"before {tail.decode()}")

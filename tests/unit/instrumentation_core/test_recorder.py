@@ -398,7 +398,7 @@ class TestSampling:
 
 
 class TestSuppression:
-    @pytest.mark.parametrize("key", [_SUPPRESS_INSTRUMENTATION_KEY, "suppress_instrumentation"])
+    @pytest.mark.parametrize("key", [_SUPPRESS_INSTRUMENTATION_KEY, "suppress_instrumentation"], ids=["key", "name"])
     def test_suppressed_spans_record_nothing_and_pass_the_context_on(self, sdk: Any, key: str) -> None:
         context = context_api.set_value(key, True, from_header(SAMPLED))
         dropped = recorder.dropped()

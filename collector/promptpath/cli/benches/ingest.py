@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from promptpath.cli.benches import Figures
 from promptpath.cli.benches.machine import machine
 from promptpath.cli.benches.otlp_payload import SPANS, requests
+from promptpath.cli.benches.programs import Running, cpu_s, process, running
 from promptpath.cli.benches.senders import Send, load, over_grpc, over_http
 
 _SPANS_PER_PROMPT: Final = 20
@@ -30,15 +29,6 @@ _BASELINE_SHARE: Final = 0.25
 _STORED_S: Final = 300.0
 _POLL_S: Final = 0.25
 _ENGINE_SERVER: Final = Path(__file__).parents[4] / "tests" / "engine_server.py"
-_COLLECTOR: Final = """
-import json, sys
-from promptpath.collector.service import Collector, CollectorConfig
-def ready(collector):
-    ports = collector.ports
-    print(json.dumps({"http": ports.http, "grpc": ports.grpc, "sql": ports.sql}), flush=True)
-config = CollectorConfig(storage=sys.argv[1], http_port=0, grpc_port=0, sql_port=0, assemble=False)
-Collector(config).run(ready)
-"""
 
 
 def measure(prompts: int) -> Figures:
@@ -56,7 +46,7 @@ def measure(prompts: int) -> Figures:
         "spans": count * SPANS,
         "bytes_per_span_sent": round(sum(map(len, bodies)) / len(bodies) / SPANS),
     }
-    with _collector() as ours:
+    with running() as ours:
         figures |= _ours(ours, bodies, count)
     figures["baseline_us_per_span"] = _baseline(bodies, small)
     rotel = _rotel(bodies, small)
@@ -74,37 +64,7 @@ def measure(prompts: int) -> Figures:
     )
 
 
-@dataclass(frozen=True)
-class _Running:
-    """A collector in a process of its own."""
-
-    popen: subprocess.Popen[str]
-    ports: dict[str, int]
-
-    def cpu_s(self) -> float:
-        return _cpu_s(self.popen)
-
-    def metric(self, name: str) -> float:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports['http']}/metrics", timeout=30) as answer:
-            for line in answer.read().decode().splitlines():
-                if line.startswith(f"promptpath_collector_{name} "):
-                    return float(line.split()[-1])
-        return 0.0
-
-    def stored(self) -> float:
-        return self.metric('stored_items_total{signal="traces"}')
-
-
-@contextlib.contextmanager
-def _collector() -> Iterator[_Running]:
-    with tempfile.TemporaryDirectory(prefix="promptpath-bench-") as folder:
-        command = [sys.executable, "-c", _COLLECTOR, f"chdb://{folder}"]
-        with _process(command) as popen:
-            assert popen.stdout is not None
-            yield _Running(popen, json.loads(popen.stdout.readline()))
-
-
-def _ours(ours: _Running, bodies: list[bytes], count: int) -> dict[str, float]:
+def _ours(ours: Running, bodies: list[bytes], count: int) -> dict[str, float]:
     def send(make: Callable[[], Send], requests_: int) -> tuple[float, float, float]:
         """CPU µs a span, spans a second, and how long storage took for all of it [s]."""
         cpu, stored, began = ours.cpu_s(), ours.stored(), time.perf_counter()
@@ -166,7 +126,7 @@ def _rotel(bodies: list[bytes], count: int) -> float | None:
     from promptpath.storage import connect, migrate
 
     with tempfile.TemporaryDirectory(prefix="promptpath-bench-") as folder, contextlib.ExitStack() as stack:
-        engine = stack.enter_context(_process([sys.executable, str(_ENGINE_SERVER), f"{folder}/engine"], cwd=folder))
+        engine = stack.enter_context(process([sys.executable, str(_ENGINE_SERVER), f"{folder}/engine"], cwd=folder))
         assert engine.stdout is not None
         port = int(engine.stdout.readline())
         client = connect(f"clickhouse://127.0.0.1:{port}/otel")
@@ -174,7 +134,7 @@ def _rotel(bodies: list[bytes], count: int) -> float | None:
         migrate(client)
         http_port, grpc_port = _free_port(), _free_port()
         agent = stack.enter_context(
-            _process(
+            process(
                 [
                     *(str(Path(spec.origin).parent / "rotel-agent"), "start", "--exporter", "clickhouse"),
                     *(
@@ -195,34 +155,13 @@ def _rotel(bodies: list[bytes], count: int) -> float | None:
             return int(str(client.command("SELECT count() FROM otel_traces")))
 
         def send(requests_: int) -> float:
-            cpu, before = _cpu_s(engine) + _cpu_s(agent), stored()
+            cpu, before = cpu_s(engine) + cpu_s(agent), stored()
             load(lambda: over_http(http_port), bodies, requests_, threads=_THREADS)
             _until(lambda: stored() >= before + requests_ * SPANS)
-            return (_cpu_s(engine) + _cpu_s(agent) - cpu) / (requests_ * SPANS) * 1e6
+            return (cpu_s(engine) + cpu_s(agent) - cpu) / (requests_ * SPANS) * 1e6
 
         send(_WARM_UP)
         return round(send(count), 2)
-
-
-@contextlib.contextmanager
-def _process(command: list[str], cwd: str | None = None) -> Iterator[subprocess.Popen[str]]:
-    popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=cwd)
-    try:
-        yield popen
-    finally:
-        popen.terminate()
-        try:
-            popen.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            popen.kill()
-            popen.communicate()
-
-
-def _cpu_s(popen: subprocess.Popen[Any]) -> float:
-    import psutil
-
-    times = psutil.Process(popen.pid).cpu_times()
-    return float(times.user + times.system)
 
 
 def _until(condition: Callable[[], bool]) -> None:

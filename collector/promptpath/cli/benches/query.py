@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from promptpath.cli.benches import Figures
 from promptpath.cli.benches.machine import machine
+from promptpath.cli.benches.programs import running
 from promptpath.cli.benches.size import StoreSink
-from promptpath.collector.service import Collector, CollectorConfig
 from promptpath.collector.simulate import Scenario, simulate
 from promptpath.storage import connect, migrate
 from promptpath.storage.queries import overview, prompts
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
 
 _ROUNDS: Final = 7
 _HOUR_NS: Final = 3_600 * 10**9
-_START_S: Final = 60.0
 _STAGES: Final = """
 SELECT segment.1 AS stage, quantiles(0.5, 0.95, 0.99)(segment.2)
 FROM (SELECT arrayJoin(arrayZip(`segments.stage`, `segments.duration_ns`)) AS segment FROM prompts)
@@ -56,8 +52,8 @@ def measure(count: int) -> Figures:
             direct = {name: _median_ms(client, query) for name, query in queries.items()}
         finally:
             client.close()
-        with _served(url) as sql_url:
-            reader = connect(sql_url, readonly=True)
+        with running(url) as collector:
+            reader = connect(f"clickhouse://127.0.0.1:{collector.ports['sql']}/promptpath", readonly=True)
             try:
                 over_http = {name: _median_ms(reader, query) for name, query in queries.items()}
             finally:
@@ -111,36 +107,3 @@ def _median_ms(client: Client, query: _Query) -> float:
         query(client)
         times.append(time.perf_counter() - began)
     return round(sorted(times[1:])[_ROUNDS // 2] * 1e3, 2)
-
-
-@contextlib.contextmanager
-def _served(url: str) -> Iterator[str]:
-    """A collector on the store, on free ports of this machine; gives the storage URL of its SQL endpoint."""
-    collector = Collector(CollectorConfig(storage=url, http_port=0, grpc_port=0, sql_port=0, assemble=False))
-    ready, failure = threading.Event(), []
-    handle: dict[str, Any] = {}
-
-    async def serve() -> None:
-        handle["loop"], handle["stop"] = asyncio.get_running_loop(), asyncio.Event()
-        async with collector:
-            ready.set()
-            await handle["stop"].wait()
-
-    def run() -> None:
-        try:
-            asyncio.run(serve())
-        except BaseException as error:
-            failure.append(error)
-            ready.set()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    ready.wait(_START_S)
-    if failure:
-        thread.join()
-        raise failure[0]
-    try:
-        yield collector.sql_url
-    finally:
-        handle["loop"].call_soon_threadsafe(handle["stop"].set)
-        thread.join()

@@ -22,6 +22,7 @@ from promptpath.collector.assemble import (
     tree,
     windows,
 )
+from promptpath.collector.assemble.batch import Batch, not_streaming
 from promptpath.collector.assemble.columns import Columns
 from promptpath.collector.assemble.offsets import ClockPool
 from promptpath.collector.assemble.ragged import NONE
@@ -73,7 +74,7 @@ def assemble(
         config = replace(config, assembled_at_ns=time.time_ns())
     table = check_spans(spans, coded=True)
     lost = clamped.lost(table)
-    loaded = clamped.mend(nodes.load(table), lost)
+    loaded = clamped.mend(nodes.load(table, lost), lost)
     tally = tally or Tally()
     tally.unknown_stages += int(np.count_nonzero(loaded.role == ROLE_CODE[UNKNOWN_STAGE]))
     if not loaded.inference.any():
@@ -113,8 +114,8 @@ def _prompts(
     axis = clock.place(loaded, grown, blocks, clocks)
     tried = attempts.find(loaded, grown, axis, columns)
     numbered = delivery.prompts_of(loaded, grown, tried, axis)
-    batch = prompts.Batch(columns, loaded, grown, axis, tried, numbered)
-    streams = prompts.not_streaming(batch)
+    batch = Batch(columns, loaded, grown, axis, tried, numbered)
+    streams = not_streaming(batch)
     cut_short = columns.filled("abort")[loaded.row]
     cut_short[loaded.spans :] = False
     cut_short |= loaded.failed | tried.orphaned

@@ -37,12 +37,15 @@ def lost(table: pa.Table) -> tuple[Bools, Bools]:
     return starts[codes], ends[codes]
 
 
-def at_least(table: pa.Table, start: Ints, duration: Ints, first: Ints) -> tuple[Ints, Ints]:
+def at_least(
+    table: pa.Table, unknown_rows: tuple[Bools, Bools], start: Ints, duration: Ints, first: Ints
+) -> tuple[Ints, Ints]:
     """Starts and durations, by row: a span of which one end is known lasts as long as its tokens took.
 
-    first: ns from the span's start to its first token as it says, NO_NS where it does not.
+    unknown_rows: what `lost` says. first: ns from the span's start to its first token as it says, NO_NS where it does
+    not.
     """
-    no_start, no_end = lost(table)
+    no_start, no_end = unknown_rows
     one = no_start != no_end
     if not one.any():
         return start, duration

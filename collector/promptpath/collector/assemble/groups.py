@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from promptpath.collector.assemble import keys
-from promptpath.collector.assemble.joins import TOLERANCE_NS
+from promptpath.collector.assemble.join_times import TOLERANCE_NS
 from promptpath.collector.assemble.schema import Ints
 
 if TYPE_CHECKING:

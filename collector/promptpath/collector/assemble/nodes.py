@@ -83,14 +83,14 @@ class Nodes:
         return np.arange(len(self), dtype=np.int64)
 
 
-def load(table: pa.Table) -> Nodes:
-    """Nodes of a span table that `check_spans` has passed."""
+def load(table: pa.Table, unknown_rows: tuple[Bools, Bools]) -> Nodes:
+    """Nodes of a span table that `check_spans` has passed. unknown_rows: what `clamped.lost` says of it."""
     trace = ranks_of(array_of(table["trace_id"]))
     span, parent_id, named = ids_of(array_of(table["span_id"]), array_of(table["parent_id"]))
     start = ints_of(array_of(table["start_ns"]), 0)
     duration = np.maximum(ints_of(array_of(table["duration_ns"]), 0), 0)
     said_first = ints_of(array_of(table["first_token_ns"]), NO_NS)
-    start, duration = at_least(table, start, duration, said_first)
+    start, duration = at_least(table, unknown_rows, start, duration, said_first)
 
     inference = bools_of(array_of(table["inference"]))
     rows, trace, own = _canonical_rows(trace, span, inference, start, duration)

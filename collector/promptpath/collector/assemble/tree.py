@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from promptpath.collector.assemble.climb import by_height, heights, mark_above, nearest, outermost
-from promptpath.collector.assemble.joins import RANK, join
+from promptpath.collector.assemble.join_trees import RANK
+from promptpath.collector.assemble.joins import join
 from promptpath.collector.assemble.keys import BY_TIME
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.offsets import ClockPool
@@ -204,8 +205,7 @@ def _may_lack_a_hop(nodes: Nodes, parent: Ints, prompt: Ints, firm: Ints, lost: 
     is_firm = np.zeros(len(nodes), dtype=np.bool_)
     is_firm[firm] = True
     inside = (prompt != NONE) & is_firm[prompt]
-    answers = inside & (parent != NONE) & (nodes.process != nodes.process[parent]) & ~nodes.failed
-    busy = mark_above(parent, np.flatnonzero(answers))
+    busy = _answered(nodes, parent, prompt)
     calls = IS_CALLER[nodes.stage] | (IS_RELAY[nodes.stage] & nodes.server_kind)
     open_ended = inside & calls & (nodes.failed | ~busy)
     return np.isin(nodes.trace[lost], nodes.trace[open_ended])
@@ -218,8 +218,7 @@ def _silent_relays(nodes: Nodes, parent: Ints, prompt: Ints, lost: Ints, root: I
     relay = IS_RELAY[nodes.stage] & nodes.server_kind & (prompt != NONE) & ~nodes.failed
     if not relay.any():
         return root
-    answers = (prompt != NONE) & (parent != NONE) & (nodes.process != nodes.process[parent]) & ~nodes.failed
-    busy = mark_above(parent, np.flatnonzero(answers)) | mark_above(parent, np.flatnonzero(relay))
+    busy = _answered(nodes, parent, prompt) | mark_above(parent, np.flatnonzero(relay))
     silent = np.flatnonzero(relay & ~busy)
     count = np.bincount(prompt[silent], minlength=len(nodes))
     of_root = np.full(len(nodes), NONE, dtype=np.int64)
@@ -228,6 +227,12 @@ def _silent_relays(nodes: Nodes, parent: Ints, prompt: Ints, lost: Ints, root: I
     long_enough = nodes.end[lost] - nodes.start[lost] <= nodes.end[found] - nodes.start[found]
     called = nodes.server_kind[lost] & nodes.inference[lost] & (nodes.process[lost] != nodes.process[found])
     return np.where((found != NONE) & called & long_enough, found, root)
+
+
+def _answered(nodes: Nodes, parent: Ints, prompt: Ints) -> Bools:
+    """Spans of prompts below which another process was seen at work, and did not fail; shape (n,)."""
+    answers = (prompt != NONE) & (parent != NONE) & (nodes.process != nodes.process[parent]) & ~nodes.failed
+    return mark_above(parent, np.flatnonzero(answers))
 
 
 def _outermost_left(nodes: Nodes, top: Ints, of_trace: Ints) -> Ints:
