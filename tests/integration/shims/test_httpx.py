@@ -273,7 +273,7 @@ def test_a_read_timeout(client: Client, spans: Spans) -> None:
         connection.recv(1)
 
     with raw_server(silent) as (base, _), pytest.raises(client.library.ReadTimeout):
-        client.post(base + PATH, ASKED, timeout=0.05)
+        client.post(base + PATH, ASKED, timeout=client.library.Timeout(30.0, read=0.05))
     attributes = spans.dicts(2)[0]["attributes"]
     assert (attributes["error.type"], attributes["promptpath.abort"]) == ("ReadTimeout", "timeout")
 

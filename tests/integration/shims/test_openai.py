@@ -467,7 +467,9 @@ def test_closing_after_the_end_of_the_answer_is_no_abort(client: openai.OpenAI, 
 def test_a_timeout(client: openai.OpenAI, model: Model, spans: Spans) -> None:
     model.wait_s = 5
     with pytest.raises(openai.APITimeoutError):
-        client.chat.completions.create(model="tiny", messages=MESSAGES, stream=True, timeout=0.05)
+        client.chat.completions.create(
+            model="tiny", messages=MESSAGES, stream=True, timeout=openai.Timeout(30.0, read=0.05)
+        )
     spans.wait(3)
     names = {"chat tiny": "APITimeoutError", "POST": "ReadTimeout"}
     for name, kind in names.items():
