@@ -12,7 +12,7 @@ import click
 from promptpath.cli.errors import Wrong
 from promptpath.cli.extras import need
 from promptpath.cli.options import command, option, retention_option, rules_option
-from promptpath.cli.stack import receiver_options
+from promptpath.cli.stack import own_spans_option, receiver_options
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ORIGIN = re.compile(r"\*|https?://[^/\s]+")
@@ -55,6 +55,7 @@ def _check_origins(_: click.Context, __: click.Parameter, origins: tuple[str, ..
     help="A file of tokens (see: promptpath tokens); without it everyone who reaches a port may use it.",
 )
 @retention_option
+@own_spans_option
 @_file_option("--tls-cert", "The server's certificate and its chain, PEM: TLS on the OTLP ports and the SQL port.")
 @_file_option("--tls-key", "The key of --tls-cert, PEM, not encrypted.")
 @_file_option("--tls-client-ca", "CAs, PEM: only senders with a certificate of theirs are let in (mTLS).")
@@ -94,6 +95,7 @@ def collector(
     rules: Path | None,
     tokens: Path | None,
     ttl: dict[str, int],
+    own_spans: bool,
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_client_ca: Path | None,
@@ -137,6 +139,7 @@ def collector(
         journal=journal,
         journal_limits=JournalLimits(max_bytes=journal_max_bytes),
         retention=ttl,
+        own_spans=own_spans,
         max_body_bytes=max_body_bytes,
         grace_s=grace_s,
         rules=rules,

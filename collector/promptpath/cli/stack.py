@@ -37,6 +37,7 @@ class StackOptions:
     sql_port: int
     dashboard_port: int
     ttl: Mapping[str, int] = field(default_factory=dict)
+    own_spans: bool = False
 
     @property
     def reach(self) -> str:
@@ -101,6 +102,12 @@ def receiver_options(function: _F) -> _F:
     return function
 
 
+def own_spans_option(function: _F) -> _F:
+    """`--own-spans`, of whatever runs a collector for good."""
+    text = "Store spans of the collector's own work, too."
+    return option("--own-spans", is_flag=True, default=False, help=text)(function)
+
+
 def dashboard_port_option(function: _F) -> _F:
     """The option of whatever runs a dashboard."""
     return option("--dashboard-port", type=PORT, default=8501, help="The dashboard; 0: any free one.")(function)
@@ -136,6 +143,8 @@ def launch(children: Children, options: StackOptions, settings: Mapping[str, str
         argv += ["--sql-port", str(options.sql_port)]
     for table, seconds in options.ttl.items():
         argv += ["--ttl", f"{table}={seconds}s" if seconds else f"{table}=0"]
+    if options.own_spans:
+        argv += ["--own-spans"]
     if options.host not in _LOOPBACK:
         click.echo(f"everyone who reaches {options.host} may send and query: no tokens are asked for", err=True)
         argv += ["--allow-anonymous"]

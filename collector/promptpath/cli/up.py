@@ -15,6 +15,7 @@ from promptpath.cli.processes import Children
 @command("up")
 @stack.receiver_options
 @retention_option
+@stack.own_spans_option
 @stack.dashboard_port_option
 def up(
     storage: str | None,
@@ -23,12 +24,15 @@ def up(
     grpc_port: int,
     sql_port: int,
     ttl: dict[str, int],
+    own_spans: bool,
     dashboard_port: int,
 ) -> None:
     """Starts the collector and the dashboard, and ends both with Ctrl-C."""
     need("up", "collector", "dashboard")
     logs = stack.logs_dir(storage)
-    options = stack.StackOptions(storage, host, http_port, grpc_port, sql_port, dashboard_port, ttl).with_ports()
+    options = stack.StackOptions(
+        storage, host, http_port, grpc_port, sql_port, dashboard_port, ttl, own_spans
+    ).with_ports()
     with stack.running() as wait_for_ctrl_c, Children(logs) as children:
         click.echo("starting the collector and the dashboard ...", err=True)
         stack.launch(children, options, os.environ)

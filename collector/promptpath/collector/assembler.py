@@ -33,6 +33,7 @@ from promptpath.collector.assemble.store import (
     write_position,
 )
 from promptpath.collector.backfill import BATCH_TRACES, batches, read_whole, stamped
+from promptpath.collector.own_spans import OwnSpans, is_own
 from promptpath.storage.errors import is_passing
 from promptpath.storage.rows import insert_prompts
 
@@ -109,6 +110,7 @@ class AssemblerService:
         shard: Shard | None = None,
         config: AssembleConfig | None = None,
         select: str | None = None,
+        own_spans: OwnSpans | None = None,
     ) -> None:
         self._factory = client_factory
         self._grace_ns = int(grace_s * _S)
@@ -118,6 +120,7 @@ class AssemblerService:
         self._shard = shard or Shard()
         self._config = config or AssembleConfig()
         self._select = select
+        self._own_spans = own_spans
         self._local = threading.local()
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -279,7 +282,7 @@ class AssemblerService:
 
         Raises whatever storage fails with, if it is storage that fails and not one of these traces.
         """
-        tenant = batch[0].tenant
+        tenant, began = batch[0].tenant, time.perf_counter()
         try:
             if tenant not in self._clocks:
                 self._clocks[tenant] = read_clocks(client, tenant)
@@ -305,6 +308,9 @@ class AssemblerService:
         except Exception as error:
             return self._apart(client, batch, trouble, error)
         trouble.successes += 1
+        if self._own_spans is not None and not all(is_own(trace.id) for trace in batch):
+            said = {"traces": len(batch), "spans": spans.num_rows, "prompts": written}
+            self._own_spans.add("assemble batch", time.perf_counter() - began, said)
         self._finish(batch)
         self._stats["traces"] += len(batch)
         self._stats["spans"] += spans.num_rows

@@ -105,11 +105,12 @@ class GrpcReceiver:
                 with self._intake.holding() as held:
                     held.add(len(message))
                     read = await self._read(signal, message, tenant)
+                    keeping = time.perf_counter()
                     await asyncio.wrap_future(self._intake.keep(read))
             except (OtlpError, AuthError, JournalError, Busy) as error:
-                await _abort(context, self._intake.refused(signal, "grpc", error))
+                await _abort(context, self._intake.refused(signal, "grpc", error, started))
                 raise
-            self._intake.acknowledged(read, "grpc", started)
+            self._intake.acknowledged(read, "grpc", started, keeping)
             response: bytes = response_of(read).SerializeToString()  # type: ignore[attr-defined]
             return response
 

@@ -111,6 +111,7 @@ class _Receiver:
                 )
             else:
                 read = self._intake.read(signal, body, content_type, encoding, tenant)
+            keeping = time.perf_counter()
             await asyncio.wrap_future(self._intake.keep(read))
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is there to read it
@@ -118,10 +119,10 @@ class _Receiver:
             # A sender that is still at it would not see the answer.
             with contextlib.suppress(ClientDisconnect, TooLarge, TooSlow):
                 await _body(request, 0, held, drain=self._intake.max_body_bytes)
-            return _refusal(self._intake.refused(signal, "http", error), content_type)
+            return _refusal(self._intake.refused(signal, "http", error, started), content_type)
         except (OtlpError, JournalError, Busy) as error:
-            return _refusal(self._intake.refused(signal, "http", error), content_type)
-        self._intake.acknowledged(read, "http", started)
+            return _refusal(self._intake.refused(signal, "http", error, started), content_type)
+        self._intake.acknowledged(read, "http", started, keeping)
         return _answer(response_of(read), content_type)
 
 

@@ -14,6 +14,7 @@ from promptpath.collector.errors import JournalError, JournalFull
 from promptpath.collector.journal import Journal
 from promptpath.collector.otlp import OtlpError, Reader, Request, Signal
 from promptpath.collector.otlp.errors import RESOURCE_EXHAUSTED, UNAVAILABLE
+from promptpath.collector.own_spans import Attributes, OwnSpans
 from promptpath.collector.selfmetrics import SelfMetrics
 
 Protocol = Literal["http", "grpc"]
@@ -78,6 +79,7 @@ class Intake:
         *,
         max_body_bytes: int,
         tokens: Tokens | None = None,
+        own_spans: OwnSpans | None = None,
     ) -> None:
         """Without `tokens` everyone may send, and rows say of their tenant what their sender says."""
         self.max_body_bytes = max_body_bytes
@@ -87,6 +89,7 @@ class Intake:
         self._reader = reader
         self._journal = journal
         self._metrics = metrics
+        self._own_spans = own_spans
 
     def tenant_of(self, authorization: str | None) -> str:
         """For whom a request's rows are; empty where nobody has to say who they are.
@@ -134,18 +137,28 @@ class Intake:
             return done
         return self._journal.append(request)
 
-    def acknowledged(self, request: Request, protocol: Protocol, started: float) -> None:
-        """Counts a request that is durable. `started`: `time.perf_counter()` at its arrival."""
+    def acknowledged(self, request: Request, protocol: Protocol, started: float, read: float) -> None:
+        """Counts a request that is durable. `started`, `read`: `time.perf_counter()` at its arrival, and when read."""
         signal = request.signal.value
         self._metrics.add("requests_total", 1, signal, protocol)
         self._metrics.add("received_items_total", request.items, signal, protocol)
         self._metrics.add("received_bytes_total", len(request.body), signal, protocol)
         if request.rejected:
             self._metrics.add("rejected_items_total", request.rejected, signal, protocol)
-        self._metrics.observe_ack(time.perf_counter() - started)
+        now = time.perf_counter()
+        self._metrics.observe_ack(now - started)
+        if self._own_spans is not None:
+            said: Attributes = {
+                "signal": signal,
+                "protocol": protocol,
+                "items": request.items,
+                "bytes": len(request.body),
+            }
+            commit_s = now - read if request.items else None
+            self._own_spans.add(f"receive {signal}", now - started, said, commit_s=commit_s, is_request=True)
 
     def refused(
-        self, signal: Signal, protocol: Protocol, error: OtlpError | AuthError | JournalError | Busy
+        self, signal: Signal, protocol: Protocol, error: OtlpError | AuthError | JournalError | Busy, started: float
     ) -> Refusal:
         """Counts a refusal and says how to answer it."""
         if isinstance(error, OtlpError):
@@ -159,6 +172,10 @@ class Intake:
         else:
             refusal = Refusal(_SERVICE_UNAVAILABLE, UNAVAILABLE, "unavailable", str(error), RETRY_AFTER_S)
         self._metrics.add("refused_requests_total", 1, signal.value, protocol, refusal.reason)
+        if self._own_spans is not None:
+            told: Attributes = {"signal": signal.value, "protocol": protocol}
+            took_s = time.perf_counter() - started
+            self._own_spans.add(f"receive {signal.value}", took_s, told, error=refusal.reason, is_request=True)
         return refusal
 
 

@@ -39,6 +39,8 @@ class Segment:
     items: int
     requests: int
     created_ns: int
+    #: The collector's own spans among the items; not known of a segment from before a start.
+    own_items: int = 0
 
     @property
     def token(self) -> str:
@@ -93,6 +95,7 @@ class OpenSegment:
         self.size = 0
         self.items = 0
         self.requests = 0
+        self.own_items = 0
         self.created_ns = created_ns
         self._fd = fd
         self._born = time.monotonic()
@@ -123,6 +126,7 @@ class OpenSegment:
         self.size += total
         self.items += items
         self.requests += len(requests)
+        self.own_items += sum(request.items for request in requests if request.is_own)
         return total
 
     def cut(self) -> None:
@@ -139,7 +143,7 @@ class OpenSegment:
         os.close(self._fd)
 
     def sealed(self) -> Segment:
-        return Segment(self.path, self.signal, self.size, self.items, self.requests, self.created_ns)
+        return Segment(self.path, self.signal, self.size, self.items, self.requests, self.created_ns, self.own_items)
 
     def age_s(self) -> float:
         """Seconds since the first request."""

@@ -23,6 +23,7 @@ COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "store_failures_total": ("Inserts that failed and are tried again.", ("signal", "kind")),
     "quarantined_requests_total": ("Requests that storage cannot read, taken out of batches.", ("signal", "reason")),
     "quarantined_items_total": ("Items of requests that were taken out of batches.", ("signal", "reason")),
+    "own_spans_dropped_total": ("Spans of the collector's own work that found no room.", ()),
     "sql_queries_total": ("Queries to the SQL endpoint, by how they ended.", ("outcome",)),
     "sql_read_rows_total": ("Rows that queries read which were answered in full.", ()),
     "sql_read_bytes_total": ("Bytes that queries read which were answered in full.", ()),

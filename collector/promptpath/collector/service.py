@@ -21,6 +21,7 @@ from promptpath.collector.intake import Intake
 from promptpath.collector.journal import Journal, JournalLimits
 from promptpath.collector.listeners import HttpServer, bind, is_loopback, port_of
 from promptpath.collector.otlp import Reader
+from promptpath.collector.own_spans import OwnSpans
 from promptpath.collector.selfmetrics import SelfMetrics
 from promptpath.collector.selfsamples import assembler_samples, journal_samples, process_samples
 from promptpath.collector.sql_auth import authenticator
@@ -53,7 +54,9 @@ class CollectorConfig:
     tokens, without which everyone who reaches a port may use it; beyond this machine that has to be allowed
     (`allow_anonymous`). `cors_origins`: whose pages may send from browsers. `drain_s`: how long a stop may take to
     store what the journal holds; the rest is stored by the next start. `sql_limits`: what one query at the SQL endpoint
-    may take. `retention`: seconds that tables keep their rows for, over `storage.retention.DEFAULTS_S`.
+    may take.
+    `own_spans`: spans of its own work into its own journal.
+    `retention`: seconds that tables keep their rows for, over `storage.retention.DEFAULTS_S`.
     """
 
     storage: str = DEFAULT_URL
@@ -70,6 +73,7 @@ class CollectorConfig:
     cors_origins: tuple[str, ...] = ()
     allow_anonymous: bool = False
     assemble: bool = True
+    own_spans: bool = False
     drain_s: float = 10.0
     retention: Mapping[str, int] = field(default_factory=dict)
     journal_limits: JournalLimits = field(default_factory=JournalLimits)
@@ -95,6 +99,7 @@ class Collector:
         self._stack = AsyncExitStack()
         self._ports: Ports | None = None
         self._stopping = False
+        self._own_spans = OwnSpans(self.metrics) if config.own_spans else None
         self._journal: Journal | None = None
         self._tokens: Tokens | None = None
         #: Sees all at the SQL endpoint where tokens are asked for; known to this process and the store's directory.
@@ -214,12 +219,21 @@ class Collector:
 
         journal = self._journal = await asyncio.to_thread(Journal, self._journal_dir(directory), config.journal_limits)
         self._stack.callback(journal.close)
-        writer = Writer(journal, partial(connect, config.storage), self.metrics)
+        writer = Writer(journal, partial(connect, config.storage), self.metrics, self._own_spans)
         self.metrics.add_source(partial(journal_samples, journal, writer))
         writer.start()
+        if self._own_spans is not None:
+            self._own_spans.start(journal)
         self._stack.push_async_callback(self._drain, journal, writer)
 
-        intake = Intake(Reader(), journal, self.metrics, max_body_bytes=config.max_body_bytes, tokens=self._tokens)
+        intake = Intake(
+            Reader(),
+            journal,
+            self.metrics,
+            max_body_bytes=config.max_body_bytes,
+            tokens=self._tokens,
+            own_spans=self._own_spans,
+        )
         rpc, grpc_port = await self._start_grpc(intake)
         if self._tls is not None:
             watching = asyncio.create_task(self._watch_tls())
@@ -286,7 +300,12 @@ class Collector:
             select = select_of(self.config.rules)
         except RuleError as error:
             raise CollectorError(str(error)) from error
-        assembler = AssemblerService(client_factory(self.config.storage), grace_s=self.config.grace_s, select=select)
+        assembler = AssemblerService(
+            client_factory(self.config.storage),
+            grace_s=self.config.grace_s,
+            select=select,
+            own_spans=self._own_spans,
+        )
         await asyncio.to_thread(assembler.start)
         self._stack.push_async_callback(asyncio.to_thread, assembler.stop)
         self.metrics.add_source(lambda: assembler_samples(assembler.stats))
@@ -318,6 +337,8 @@ class Collector:
         await asyncio.gather(rpc.stop(self.config.drain_s), http.stop())
 
     async def _drain(self, journal: Journal, writer: Writer) -> None:
+        if self._own_spans is not None:
+            await asyncio.to_thread(self._own_spans.stop)
         await asyncio.to_thread(journal.stop_accepting)
         if not await asyncio.to_thread(writer.stop, drain_s=self.config.drain_s):
             _log.warning("the journal still holds %d items: the next start stores them", journal.state().items)

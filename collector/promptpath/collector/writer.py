@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from promptpath.collector.journal import Journal
 from promptpath.collector.otlp import Signal
+from promptpath.collector.own_spans import OwnSpans
 from promptpath.collector.quarantine import Quarantine
 from promptpath.collector.segments import Segment
 from promptpath.collector.selfmetrics import SelfMetrics
@@ -51,11 +52,18 @@ class _Trouble:
 class Writer:
     """A thread that stores segments, and tries again while storage fails. One at a time: inserts use all cores."""
 
-    def __init__(self, journal: Journal, connect: Callable[[], Any], metrics: SelfMetrics) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        connect: Callable[[], Any],
+        metrics: SelfMetrics,
+        own_spans: OwnSpans | None = None,
+    ) -> None:
         """`connect` makes a client that may write; it is called on the writer's own thread, again after a failure."""
         self._journal = journal
         self._connect = connect
         self._metrics = metrics
+        self._own_spans = own_spans
         self._client: Any = None
         self._stopping = threading.Event()
         self._deadline = float("inf")
@@ -89,7 +97,7 @@ class Writer:
             self._disconnect()
 
     def _store(self, segment: Segment) -> None:
-        signal = segment.signal
+        signal, began = segment.signal, time.perf_counter()
         try:
             try:
                 self._insert(signal, segment.content(), segment.token)
@@ -98,8 +106,10 @@ class Writer:
                 self._store_apart(segment, error)
             self._journal.discard(segment)
         except Exception as error:  # whatever storage fails with, the segment is kept and tried again
+            self._tell(segment, began, str(error))
             self._failed(segment, error)
             return
+        self._tell(segment, began)
         self._metrics.add("stored_segments_total", 1, signal.value)
         recovered = self._trouble.pop(signal, None)
         if recovered is not None:
@@ -109,6 +119,11 @@ class Writer:
                 recovered.failures,
                 time.monotonic() - recovered.since,
             )
+
+    def _tell(self, segment: Segment, began: float, error: str = "") -> None:
+        if self._own_spans is not None and segment.items > segment.own_items:
+            said = {"signal": segment.signal.value, "items": segment.items, "bytes": segment.size}
+            self._own_spans.add("write segment", time.perf_counter() - began, said, error=error)
 
     def _insert(self, signal: Signal, body: bytes | Path, token: str) -> None:
         if self._client is None:

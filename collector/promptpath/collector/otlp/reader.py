@@ -32,7 +32,8 @@ class Request:
     """A request that may be stored.
 
     `body` is one export request in protobuf; `items` counts its spans, data points or log records; `rejected` those
-    that were taken out because they are invalid by themselves, `message` says why (the first one's fault).
+    that were taken out because they are invalid by themselves, `message` says why (the first one's fault). `is_own`:
+    of the collector's own spans.
     """
 
     signal: Signal
@@ -40,6 +41,7 @@ class Request:
     items: int
     rejected: int = 0
     message: str = ""
+    is_own: bool = False
 
 
 def media_type(content_type: str) -> str:
