@@ -2819,3 +2819,13 @@ ALTER TABLE prompts_rows ON CLUSTER '{cluster}' MODIFY COLUMN e2e_ns Nullable(In
 
 CREATE OR REPLACE VIEW prompts ON CLUSTER '{cluster}' AS SELECT * EXCEPT (is_deleted) FROM prompts_rows FINAL WHERE is_deleted = 0;
 
+-- 0017 tenant_minutes
+ALTER TABLE prompt_minutes_rows_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS token_tenant LowCardinality(String) AFTER tenant, MODIFY ORDER BY (minute, model, service, tenant, token_tenant);
+
+ALTER TABLE prompt_minutes_rows ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS token_tenant LowCardinality(String) AFTER tenant;
+
+CREATE OR REPLACE VIEW prompt_minutes ON CLUSTER '{cluster}' AS
+SELECT *
+FROM prompt_minutes_rows FINAL
+WHERE prompts > 0 AND (minute, computed_at) GLOBAL IN (SELECT minute, max(computed_at) FROM prompt_minutes_rows GROUP BY minute);
+

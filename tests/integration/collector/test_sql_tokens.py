@@ -17,7 +17,7 @@ from clickhouse_connect.driver.exceptions import DatabaseError
 from promptpath import storage
 from promptpath.collector.auth import Scope, entry, new_token, write
 
-from .running import Answer, RunningCollector, fetch, make_spans
+from .running import Answer, RunningCollector, fetch, make_spans, wait_for
 from .test_sql_endpoint import url
 
 COUNTS = {"acme": 3, "globex": 5}
@@ -109,3 +109,27 @@ def test_the_owner_s_own_commands_see_all_and_their_token_is_a_secret(served: Se
     assert owner is not None
     assert owner.shown_url == served.collector.collector.sql_url
     assert "@" not in owner.shown_url
+
+
+def make_prompts(count: int, tenant: str) -> bytes:
+    request = make_spans(count, first=1_000 + 100 * list(COUNTS).index(tenant))
+    for span in request.resource_spans[0].scope_spans[0].spans:
+        span.kind = span.SPAN_KIND_CLIENT
+        span.attributes.add(key="promptpath.stage").value.string_value = "client"
+    body: bytes = request.SerializeToString()
+    return body
+
+
+def test_a_tenant_reads_the_minutes_of_its_own_prompts(served: Served) -> None:
+    """The other tenant's are as many, of the same service and model, in the same minute."""
+    count = "SELECT sum(prompts) FROM prompt_minutes"
+    for tenant in COUNTS:
+        assert served.collector.post(make_prompts(2, tenant), Authorization=f"Bearer {served.ingest[tenant]}").status == 200
+    everyone = storage.connect(json.loads((served.directory / "owner.json").read_text())["sql_url"], readonly=True)
+    wait_for(lambda: everyone.query(count).result_rows == [(4,)], "the minutes of all prompts", 60)
+    everyone.close()
+    for tenant in COUNTS:
+        headers = basic(served.query[tenant])
+        query = "SELECT sum(prompts), groupUniqArray(tenant), groupUniqArray(token_tenant) FROM prompt_minutes"
+        assert served.ask(query, headers).body.decode() == f"2\t['{tenant}']\t['{tenant}']\n"
+        assert served.ask("SELECT count() FROM prompt_minutes_rows", headers).status == 403

@@ -34,7 +34,7 @@ def test_keys(context: click.Context) -> None:
         "format", "gateway_port", "grace_s", "grpc_port", "guardrails", "host", "hosts", "http_port",
         "journal", "journal_max_bytes",
         "late", "late_s", "limit", "log_format", "log_level", "lost", "max_body_bytes", "model",
-        "non_streaming", "ntp_step", "order", "out", "output", "preemption", "prompts", "quiet_minutes",
+        "non_streaming", "ntp_step", "order", "out", "output", "own_spans", "preemption", "prompts", "quiet_minutes",
         "rate", "regression", "rejections", "role", "rules", "seed", "service", "shard", "signal", "since",
         "skew", "spans", "sql_max_memory_bytes", "sql_max_result_bytes", "sql_max_result_rows",
         "sql_max_seconds", "sql_port", "stalls", "start", "status", "storage", "systems", "tenant",

@@ -6,6 +6,7 @@ SELECT
     model,
     service,
     tenant,
+    token_tenant,
     count() AS prompts,
     countIf(isNotNull(ttft_ns)) AS streamed,
     countIf(status = 'ok') AS ok,
@@ -50,4 +51,4 @@ WHERE toStartOfMinute(p.start_time) IN (SELECT toDateTime(arrayJoin({minutes:Arr
     -- The range lets the sort key of prompts prune; the set above then decides.
     AND p.start_time >= toDateTime64(arrayMin({minutes:Array(UInt32)}), 9, 'UTC')
     AND p.start_time < toDateTime64(arrayMax({minutes:Array(UInt32)}) + 60, 9, 'UTC')
-GROUP BY minute, model, service, tenant
+GROUP BY minute, model, service, tenant, token_tenant
