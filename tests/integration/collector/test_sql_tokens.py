@@ -124,7 +124,8 @@ def test_a_tenant_reads_the_minutes_of_its_own_prompts(served: Served) -> None:
     """The other tenant's are as many, of the same service and model, in the same minute."""
     count = "SELECT sum(prompts) FROM prompt_minutes"
     for tenant in COUNTS:
-        assert served.collector.post(make_prompts(2, tenant), Authorization=f"Bearer {served.ingest[tenant]}").status == 200
+        bearer = f"Bearer {served.ingest[tenant]}"
+        assert served.collector.post(make_prompts(2, tenant), Authorization=bearer).status == 200
     everyone = storage.connect(json.loads((served.directory / "owner.json").read_text())["sql_url"], readonly=True)
     wait_for(lambda: everyone.query(count).result_rows == [(4,)], "the minutes of all prompts", 60)
     everyone.close()
