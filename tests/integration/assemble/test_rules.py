@@ -97,6 +97,29 @@ def test_everything_ours_says(read: Callable[..., Row]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("gaps", "counts", "expected"),
+    [
+        ("[1500, 20,30]", "[1, 2, 3]", ([1500, 20, 30], [1, 2, 3])),
+        ("1500,20,30", [1, 2, 3], ([1500, 20, 30], [1, 2, 3])),
+        ([1500, 20], "1,2", ([1500, 20], [1, 2])),
+        (" [ 1500 ] ", "7", ([1500], [7])),
+        ("[99999999999999999999, 1]", "[70000, 1]", ([4294967295, 1], [65535, 1])),
+        ("[1500, -20, 30]", "[1, 2.5, 3]", ([], [])),
+        ("[1500, 20", "1, 2]", ([], [])),
+        ("[]", "", ([], [])),
+        ("soon", "[1, null]", ([], [])),
+        ("[1500 20]", "[[1], [2]]", ([], [])),
+        (1500, 7, ([1500], [7])),
+    ],
+)
+def test_lists_that_an_exporter_made_texts_of(read: Callable[..., Row], gaps: Any, counts: Any, expected: Any) -> None:
+    """Read where they are clean; else as if they were not there."""
+    attributes = {"promptpath.stage": "client", "promptpath.token.gaps_us": gaps, "promptpath.token.counts": counts}
+    row = read("chat", CLIENT, attributes)
+    assert (row["gaps_us"], row["counts"]) == expected
+
+
+@pytest.mark.parametrize(
     ("attributes", "events"),
     [
         ({"gen_ai.response.time_to_first_chunk": 0.25}, ()),

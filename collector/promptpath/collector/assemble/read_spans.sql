@@ -6,7 +6,10 @@ WITH
     toLowCardinality(multiIf(
         ResourceAttributes['service.instance.id'] != '', ResourceAttributes['service.instance.id'],
         ResourceAttributes['process.pid'] != '', concat(ServiceName, ' ', ResourceAttributes['process.pid']),
-        ServiceName)) AS process
+        ServiceName)) AS process,
+    -- A list that an exporter made a text of: numbers and commas and nothing else, in brackets or not.
+    (text -> match(text, '^\\s*(\\[\\s*\\d+(\\s*,\\s*\\d+)*\\s*\\]|\\d+(\\s*,\\s*\\d+)*)\\s*$')) AS lists_numbers,
+    ((text, most) -> arrayMap(number -> least(toFloat64(number), most), extractAll(text, '\\d+'))) AS listed
 SELECT
     TraceId AS trace_id,
     SpanId AS span_id,
@@ -37,8 +40,10 @@ SELECT
     toBool({{inference}}) AS inference,
     toBool({{agent}}) AS agent,
     toBool(StatusCode IN ('Error', 'STATUS_CODE_ERROR') OR ifNull(http_status >= 400, false) OR error_type != '') AS failed,
-    TokenGapsUs AS gaps_us,
-    TokenCounts AS counts,
+    if(empty(TokenGapsUs) AND lists_numbers(SpanAttributes['promptpath.token.gaps_us']),
+        listed(SpanAttributes['promptpath.token.gaps_us'], 4294967295)::Array(UInt32), TokenGapsUs) AS gaps_us,
+    if(empty(TokenCounts) AND lists_numbers(SpanAttributes['promptpath.token.counts']),
+        listed(SpanAttributes['promptpath.token.counts'], 65535)::Array(UInt16), TokenCounts) AS counts,
     first_token_ns,
     {{first_byte_ns}} AS first_byte_ns,
     parts.1 AS part_stages,
