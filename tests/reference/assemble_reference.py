@@ -160,6 +160,14 @@ class Span:
         """The innermost server span that holds it, itself included."""
         return next((one for one in (self, *self.above_in_prompt()) if one.stage == "server"), None)
 
+    @property
+    def elsewhere(self) -> bool:
+        """Before or after the server span of its process that holds it: of another time than the request."""
+        around = self.server
+        if around is None or around.row["process"] != self.row["process"]:
+            return False
+        return self.end < around.start or self.start > around.end
+
     @cached_property
     def leads_to_relay(self) -> bool:
         return any(
@@ -386,8 +394,8 @@ def place_lost(spans: list[Span]) -> None:
 
 
 def silent_relay(spans: list[Span], lost: Span, root: Span) -> Span:
-    """The only relay of a prompt, innermost and not failed, that nobody is known to have answered, if it can have
-    called the span that lost its parent; else the root."""
+    """The only relay of a prompt, innermost and not failed, that nobody is known to have answered (whoever answered it,
+    for a span that failed), if it can have called the span that lost its parent; else the root."""
     inside = [one for one in spans if any(above.inference for above in (one, *one.above()))]
     relays = [one for one in inside if one.stage in RELAYS and one.is_server_kind and not one.failed]
     answers = [
@@ -395,7 +403,7 @@ def silent_relay(spans: list[Span], lost: Span, root: Span) -> Span:
         for one in inside
         if one.parent is not None and one.row["process"] != one.parent.row["process"] and not one.failed
     ]
-    busy = {id(above) for one in (*answers, *relays) for above in one.above()}
+    busy = {id(above) for one in (*relays, *([] if lost.failed else answers)) for above in one.above()}
     silent = [one for one in relays if id(one) not in busy and (one is root or root in one.above())]
     called = lost.is_server_kind and lost.inference
     if len(silent) != 1 or not called or lost.row["process"] == silent[0].row["process"]:
@@ -685,8 +693,9 @@ def find_first_token(prompt: Prompt, streams: bool | None) -> None:
     alive = [one for one in prompt.spans if not one.beside]
     saw = next((one for one in alive if one.stage in CONTAINERS and one.first is not None), None)
     prompt.server = next((one for one in alive if one.stage == "server"), None)
-    began = [one.at for one in alive if one.stage == "decode"]
-    cut = [one for one in alive if one.stage == "prefill" and not one.cut_short and not one.orphaned]
+    told = [one for one in alive if not one.elsewhere]
+    began = [one.at for one in told if one.stage == "decode"]
+    cut = [one for one in told if one.stage == "prefill" and not one.cut_short and not one.orphaned]
     filled = [one.end + one.shift for one in cut]
     computed = min([*([max(filled)] if filled else []), *([min(began)] if began else [])], default=None)
     if streams is not False:

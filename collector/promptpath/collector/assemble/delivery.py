@@ -151,7 +151,7 @@ def passed_on(nodes: Nodes, tree: Tree, attempts: Attempts) -> Ints:
 def _computed(nodes: Nodes, tree: Tree, axis: Axis, prompts: Prompts, alive: Bools, cut_short: Bools) -> Ints:
     """When the engine of each prompt had computed its first token, on the prompt's axis; NO_NS where no stage tells."""
     size = len(prompts)
-    inside = (prompts.of != NONE) & alive
+    inside = (prompts.of != NONE) & alive & ~_elsewhere(nodes, tree)
     decode = np.flatnonzero(inside & (tree.stage == STAGE_CODE[Stage.DECODE]))
     prefill = np.flatnonzero(inside & ~cut_short & (tree.stage == STAGE_CODE[Stage.PREFILL]))
     latest = np.iinfo(np.int64).max
@@ -162,3 +162,13 @@ def _computed(nodes: Nodes, tree: Tree, axis: Axis, prompts: Prompts, alive: Boo
     # A prefill that ends after decoding began was not the first one, or holds decoding too.
     computed = np.where(filled != NO_NS, np.minimum(filled, began), began)
     return np.where(computed != latest, computed, NO_NS)
+
+
+def _elsewhere(nodes: Nodes, tree: Tree) -> Bools:
+    """Spans that lie before or after the engine's request span of their process: their times are not of this request,
+    whatever they are of; shape (n,)."""
+    held = tree.server != NONE
+    server = np.where(held, tree.server, 0)
+    apart = (nodes.end < nodes.start[server]) | (nodes.start > nodes.end[server])
+    result: Bools = held & apart & (nodes.process == nodes.process[server])
+    return result

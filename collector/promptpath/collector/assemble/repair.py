@@ -20,19 +20,23 @@ def nest_siblings(nodes: Nodes) -> tuple[Ints, Bools]:
     """Parents after nesting sibling server spans of one request; and which nodes moved. Both of shape (n,).
 
     Two instrumentations of one server, or a gateway that hands the client's trace header on, make siblings where one
-    holds the other: they name the same parent, come from different scopes, and one lies within the other. Spans of
-    one request id are one request too (n > 1 gives a span a choice).
+    holds the other: they name the same parent (or none, in one process: LiteLLM v1 makes a root beside FastAPI's), come
+    from different scopes, and one lies within the other. Spans of one request id are one request too (n > 1 gives a
+    span a choice).
     """
     parent = nodes.parent.copy()
     moved = np.zeros(len(nodes), dtype=np.bool_)
-    candidate = np.flatnonzero(nodes.inference & nodes.server_kind & (nodes.parent_key != NONE)).astype(np.int64)
-    named = nodes.parent_key[candidate]
+    # Spans that name no parent are siblings of those of their trace.
+    rootless = nodes.parent_key == NONE
+    family = np.where(rootless, len(nodes) * 2 + nodes.trace, nodes.parent_key)
+    candidate = np.flatnonzero(nodes.inference & nodes.server_kind & (nodes.own < nodes.spans)).astype(np.int64)
+    named = family[candidate]
     candidate = candidate[np.bincount(named)[named] > 1]
-    order = candidate[order_by(nodes.parent_key[candidate], nodes.start[candidate], -nodes.end[candidate])]
+    order = candidate[order_by(family[candidate], nodes.start[candidate], -nodes.end[candidate])]
     if len(order) < 2:
         return parent, moved
     group_start = np.zeros(len(order), dtype=np.int64)
-    at = firsts(nodes.parent_key[order])
+    at = firsts(family[order])
     group_start[at] = at
     group_start = np.maximum.accumulate(group_start)
     place = np.arange(len(order))
@@ -41,8 +45,10 @@ def nest_siblings(nodes: Nodes) -> tuple[Ints, Bools]:
         # The second round prefers the nearest enclosing sibling over the first of the group.
         child, around = order[inner], order[outer]
         holds = (nodes.scope[child] != nodes.scope[around]) & _holds(nodes, around, child)
+        # Roots of one trace may be prompts of their own: what is one request has to be so in one process.
+        holds &= ~rootless[child] | (nodes.process[child] == nodes.process[around])
         named = nodes.request[child] == nodes.request[around]
-        named &= nodes.request[child] > 0
+        named &= (nodes.request[child] > 0) & ~rootless[child]
         nested = holds | (named & (outer == group_start[inner]))
         parent[child[nested]] = around[nested]
         moved[child[nested]] = True

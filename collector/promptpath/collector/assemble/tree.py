@@ -213,17 +213,22 @@ def _may_lack_a_hop(nodes: Nodes, parent: Ints, prompt: Ints, firm: Ints, lost: 
 
 def _silent_relays(nodes: Nodes, parent: Ints, prompt: Ints, lost: Ints, root: Ints) -> Ints:
     """Of each span that lost its parent the hop that must have called it: the innermost relay of the prompt at `root`
-    that did not fail, if of one only nobody is known to have answered it and it lasted long enough; else `root`.
-    Shape of `lost`."""
+    that did not fail, if of one only nobody is known to have answered it and it lasted long enough; of a span that
+    failed the only innermost relay, which may have called another since; else `root`. Shape of `lost`."""
     relay = IS_RELAY[nodes.stage] & nodes.server_kind & (prompt != NONE) & ~nodes.failed
     if not relay.any():
         return root
-    busy = _answered(nodes, parent, prompt) | mark_above(parent, np.flatnonzero(relay))
-    silent = np.flatnonzero(relay & ~busy)
-    count = np.bincount(prompt[silent], minlength=len(nodes))
-    of_root = np.full(len(nodes), NONE, dtype=np.int64)
-    of_root[prompt[silent]] = silent
-    found = np.where(count[root] == 1, of_root[root], NONE)
+    innermost = relay & ~mark_above(parent, np.flatnonzero(relay))
+
+    def only(chosen: Bools) -> Ints:
+        """Of each root in `root` the one chosen node of its prompt; -1 if there are none or several."""
+        node = np.flatnonzero(chosen)
+        of_root = np.full(len(nodes), NONE, dtype=np.int64)
+        of_root[prompt[node]] = node
+        return np.where(np.bincount(prompt[node], minlength=len(nodes))[root] == 1, of_root[root], NONE)
+
+    found = only(innermost & ~_answered(nodes, parent, prompt))
+    found = np.where(nodes.failed[lost], only(innermost), found)
     long_enough = nodes.end[lost] - nodes.start[lost] <= nodes.end[found] - nodes.start[found]
     called = nodes.server_kind[lost] & nodes.inference[lost] & (nodes.process[lost] != nodes.process[found])
     return np.where((found != NONE) & called & long_enough, found, root)
