@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.reference.assemble_reference import assemble_reference
+from promptpath.cli.benches.assemble import load_reference
 
 Row = dict[str, Any]
 Make = Callable[..., Row]
 Prompt = Callable[..., Row]
 Prompts = Callable[..., list[Row]]
 Parts = Callable[[Row], Row]
+
+reference = load_reference()
+assert reference is not None
 
 
 def _chain(make: Make, *, inner_scope: str = "litellm", inner_service: str = "gate", end: int = 95) -> list[Row]:
@@ -61,7 +64,7 @@ def test_a_failed_attempt_whose_call_is_lost_is_the_retrying_hop_s(make: Make, p
     told = prompt(*_retried(make, "b"))
     moved = {"joined_by", "ttft_network_ns", "ttft_gateway_ns"} | {name for name in row if name.startswith("segments")}
     assert {name: row[name] for name in row if name not in moved} == {n: told[n] for n in told if n not in moved}
-    (same,) = assemble_reference(spans)
+    (same,) = reference(spans)
     assert (same["attempts"], same["retry_ns"], same["ttft_router_ns"]) == (2, 50, 50)
 
 
@@ -85,7 +88,7 @@ def test_a_stage_of_another_time_than_its_request_tells_no_first_token(
     assert (seen["ttft_ns"], seen["ttft_source"], seen["ttft_engine_ns"]) == (150, "client", None)
     assert parts(seen) == {"network": 10, "queue": 10, "unattributed": 130}
     for row, given in ((unseen, spans()), (seen, spans(first_token_ns=150))):
-        (same,) = assemble_reference(given)
+        (same,) = reference(given)
         assert {name: same[name] for name in same if name.startswith(("ttft", "e2e"))} == {
             name: row[name] for name in row if name.startswith(("ttft", "e2e"))
         }
