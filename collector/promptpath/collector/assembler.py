@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from promptpath.collector.assemble import AssembleConfig, ClockPool, Tally, assemble
 from promptpath.collector.assemble.causes import explain
+from promptpath.collector.assemble.groups import remember
 from promptpath.collector.assemble.store import (
     Shard,
     Trace,
@@ -304,6 +305,7 @@ class AssemblerService:
         try:
             prompts = self._explained(client, prompts, tally, tenant)
             written = insert_prompts(client, prompts, trace_ids=traces, tenant=tenant, as_of_ns=config.assembled_at_ns)
+            remember(client, prompts, tenant)
             write_clocks(client, clocks, tenant)
         except Exception as error:
             return self._apart(client, batch, trouble, error)

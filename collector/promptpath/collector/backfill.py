@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from promptpath.collector.assemble import AssembleConfig, ClockPool, Tally, assemble
 from promptpath.collector.assemble.causes import explain
-from promptpath.collector.assemble.groups import complete
+from promptpath.collector.assemble.groups import complete, remember
 from promptpath.collector.assemble.store import (
     Shard,
     Trace,
@@ -50,6 +50,7 @@ def assemble_traces(
     tally = Tally()
     prompts = explain(client, assemble(spans, config, pool, tally), tally.open_stalls, tenant)
     written = insert_prompts(client, prompts, trace_ids=traces, tenant=tenant, as_of_ns=config.assembled_at_ns)
+    remember(client, prompts, tenant)
     write_clocks(client, pool, tenant)
     return spans.num_rows, written
 

@@ -209,3 +209,39 @@ def test_litellm_v1_before_vllm_as_captured(
     assert not after & {engines[key]["spanId"] for key in shared}
     # All that were not joined are as they were.
     assert before.keys() - after == {engines[key]["spanId"] for key in shared}
+
+
+def test_traces_that_only_their_times_join_stay_joined(
+    service: Any, store: Any, put: Any, request_of: Any, stored: Callable[[], list[Row]]
+) -> None:
+    """Two instrumentations of one process, each with a trace of its own; a span of one of them comes late."""
+    path = {"url.path": "/v1/chat/completions"}
+    web = request_of(
+        ("POST", SERVER, 0, 100 * MS, path, ids(1, 1)), scope="fastapi", resource={"service.name": "proxy"}
+    )
+    own = request_of(
+        ("POST", SERVER, 5 * MS, 95 * MS, {"promptpath.stage": "gateway"}, ids(2, 2)),
+        scope="gateway",
+        resource={"service.name": "proxy"},
+    )
+    late = request_of(
+        ("POST", CLIENT, 10 * MS, 90 * MS, {"promptpath.stage": "call"}, ids(3, 2, 2)),
+        scope="gateway",
+        resource={"service.name": "proxy"},
+    )
+    later = request_of(
+        ("read", INTERNAL, 1 * MS, 3 * MS, {"promptpath.stage": "parse"}, ids(4, 1, 1)),
+        scope="fastapi",
+        resource={"service.name": "proxy"},
+    )
+    one = service()
+    put(store, web)
+    put(store, own)
+    assert one.run_once() == 1
+    for body, attempts in ((late, 1), (later, 1)):
+        put(store, body)
+        assert one.run_once() == 1
+        (row,) = stored()
+        assert (row["prompt_id"], row["joined_by"], row["joined_traces"]) == (f"{1:016x}", "time", [f"{2:032x}"])
+        assert row["attempts"] == attempts
+    assert "parse" in row["segments.stage"]

@@ -65,6 +65,36 @@ def complete(
     return pa.concat_tables(all_spans), sorted(known)
 
 
+def remember(client: Client, prompts: pa.Table, tenant: str = "") -> None:
+    """Store which traces were joined by nothing but their times, so that whichever of them is assembled again has the
+    others assembled with it.
+
+    prompts: PROMPT_SCHEMA. tenant: whose they are.
+    """
+    by_time = pc.and_(
+        pc.equal(prompts["joined_by"], "time"), pc.greater(pc.list_value_length(prompts["joined_traces"]), 0)
+    )
+    joined = prompts.filter(by_time).combine_chunks()
+    if joined.num_rows == 0:
+        return
+    column = joined["joined_traces"].combine_chunks()
+    row = pc.list_parent_indices(column)
+    ends = pc.list_flatten(column), joined["trace_id"].combine_chunks().take(row)
+    both = pa.table(
+        {
+            "trace_id": pa.concat_arrays(ends),
+            "key": keys.own_keys(pa.concat_arrays(ends[::-1])),
+            **{
+                name: pa.concat_arrays([joined[time].combine_chunks().cast(pa.int64()).take(row)] * 2)
+                for name, time in (("start_ns", "start_time"), ("end_ns", "end_time"))
+            },
+        }
+    )
+    if tenant:
+        both = both.set_column(1, "key", _owned(both["key"], tenant))
+    _write(client, both)
+
+
 def _near(client: Client, spans: pa.Table, tenant: str) -> set[str]:
     """Traces that share ids with those of `spans` and lie near them in time. Stores the ids that are new."""
     if spans.num_rows == 0:
@@ -144,15 +174,20 @@ def _remember(client: Client, mine: pa.Table, stored: pa.Table) -> None:
     new = new.filter(pc.invert(pc.fill_null(known, False))).combine_chunks()
     if new.num_rows == 0:
         return
+    _write(client, new)
+
+
+def _write(client: Client, rows: pa.Table) -> None:
+    """Store `key trace_id start_ns end_ns`."""
     time = pa.timestamp("ns", "UTC")
     client.insert_arrow(
         "trace_join_keys",
         pa.table(
             {
-                "key": new["key"],
-                "TraceId": new["trace_id"],
-                "FirstStart": new["start_ns"].cast(time),
-                "LastEnd": new["end_ns"].cast(time),
+                "key": rows["key"],
+                "TraceId": rows["trace_id"],
+                "FirstStart": rows["start_ns"].cast(time),
+                "LastEnd": rows["end_ns"].cast(time),
             }
         ),
     )

@@ -40,16 +40,22 @@ class Trees:
     inner: Bools
 
 
-def trees_of(nodes: Nodes, parent: Ints) -> Trees:
-    count = len(nodes)
+def tops_of(parent: Ints) -> Ints:
+    """The top of each node's tree, -1 on cycles; shape (n,)."""
+    count = len(parent)
     top = np.where(parent == NONE, np.arange(count), parent)
     for _ in range(count.bit_length()):
         further = top[top]
         if np.array_equal(further, top):
             break
         top = further
+    return np.where((parent == NONE)[top], top, NONE)
+
+
+def trees_of(nodes: Nodes, parent: Ints) -> Trees:
+    count = len(nodes)
+    top = tops_of(parent)
     is_top = parent == NONE
-    top = np.where(is_top[top], top, NONE)
     rank = RANK[nodes.stage]
     inside = top != NONE
 

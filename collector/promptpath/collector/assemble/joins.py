@@ -18,6 +18,7 @@ from promptpath.collector.assemble import keys as keys_of
 from promptpath.collector.assemble.join_links import by_link, links_of
 from promptpath.collector.assemble.join_times import ONE_HOST_NS, apart, overlap
 from promptpath.collector.assemble.join_trees import ENGINE, PART, Trees, trees_of
+from promptpath.collector.assemble.join_views import join_views
 from promptpath.collector.assemble.keys import BY_BOOTSTRAP, Keys
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.offsets import ClockPool
@@ -42,6 +43,11 @@ def join(nodes: Nodes, table: pa.Table, parent: Ints, clocks: ClockPool | None =
     """
     by = np.zeros(len(nodes), dtype=np.int64)
     found = _shared(nodes, keys_of.find(table))
+    view, around, how = join_views(nodes, table, parent, found)
+    if len(view):
+        parent = parent.copy()
+        parent[view] = around
+        by[view] = how
     linking = links_of(nodes, table, parent)
     if found is None and len(linking[0]) == 0:
         return parent, by
