@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from promptpath.collector import auth
+from tests.e2e.vllm import environment
 from tests.integration.collector.running import RunningCollector
 
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "promptpath-tests"
@@ -45,6 +46,12 @@ def js() -> Path:
             (folder / "done").touch()
         shutil.copy(_JS / "send.js", folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def vllm_environment() -> environment.Environment:
+    """vLLM, with the engines that run on the same torch beside it."""
+    return environment.make()
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from promptpath.semconv import Part
 from tests.e2e.vllm import environment
@@ -132,11 +131,6 @@ class Stack:
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
-
-
-@pytest.fixture(scope="session")
-def vllm_environment() -> environment.Environment:
-    return environment.make()
 
 
 @contextmanager

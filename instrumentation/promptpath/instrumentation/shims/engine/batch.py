@@ -23,7 +23,7 @@ class Tracked:
         last_token_ns: when its last token so far was computed.
         token_ns: when tokens were computed: one time for each step that gave some.
         token_counts: tokens of each of these.
-        ahead: requests that waited before it when it came.
+        ahead: requests that waited before it when it came; None where that is not known.
         prefill_batch: requests in the step that gave its first token.
         decode_batch_sum: requests in the steps after that, summed.
     """
@@ -35,7 +35,7 @@ class Tracked:
         self.last_token_ns = 0
         self.token_ns: list[int] = []
         self.token_counts: list[int] = []
-        self.ahead = 0
+        self.ahead: int | None = None
         self.prefill_batch = 0
         self.decode_batch_sum = 0
 

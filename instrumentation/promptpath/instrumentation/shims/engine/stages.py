@@ -20,6 +20,7 @@ def record(
     *,
     end_ns: int,
     queued_ns: int | None = None,
+    queued: bool = True,
     abort: str | None = None,
     error: str | None = None,
 ) -> None:
@@ -31,6 +32,7 @@ def record(
         scope: the engine shim's instrumentation scope.
         end_ns: when it was over, monotonic [ns]; ends the stage in which it was given up, if it was.
         queued_ns: when it began to wait, if that was after it was added (the engine tokenized it first).
+        queued: whether it can have waited at all.
         abort, error: `promptpath.abort` and `error.type`, for the stage in which it ended early.
     """
     queued_ns = queued_ns or request.added_ns
@@ -50,13 +52,14 @@ def record(
                 made.fail(error)
         made.end(end_mono_ns=max(stop_ns, start_ns))
 
-    stage(
-        Stage.QUEUE,
-        queued_ns,
-        request.scheduled_ns or end_ns,
-        not request.scheduled_ns,
-        {semconv.QUEUE_POSITION: request.ahead},
-    )
+    if queued:
+        stage(
+            Stage.QUEUE,
+            queued_ns,
+            request.scheduled_ns or end_ns,
+            not request.scheduled_ns,
+            {semconv.QUEUE_POSITION: request.ahead} if request.ahead is not None else {},
+        )
     if not request.scheduled_ns:
         return
     stage(
@@ -75,7 +78,8 @@ def record(
         True,
         {semconv.BATCH_SIZE: request.decode_batch} if request.decode_batch else {},
     )
-    if notes.first_text_mono_ns:
+    # Of several calls of an engine for one request, the first token's text is that of the first.
+    if notes.first_text_mono_ns >= request.first_token_ns:
         stage(
             Stage.DETOKENIZE,
             request.first_token_ns,
