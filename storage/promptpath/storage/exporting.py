@@ -1,8 +1,8 @@
 """What is stored, as OTLP/JSON again: built by the database, a request a line, a bounded number of rows at a time.
 
-Ids, times, names, status, kinds of attributes, links, events and counts come back as they were received. What storage
-does not keep cannot: which request a row came in, the difference between int and double of a metric's value, lists
-within lists (they are stored as JSON text), and of an attribute list NaN and infinities.
+Ids, times, names, status, kinds of attributes, links, events, counts and numbers come back as they were received. What
+storage does not keep cannot: which request a row came in, metrics without points, lists within lists (they are stored
+as JSON text), and of an attribute list NaN and infinities.
 """
 
 from __future__ import annotations

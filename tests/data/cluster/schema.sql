@@ -2829,3 +2829,439 @@ SELECT *
 FROM prompt_minutes_rows FINAL
 WHERE prompts > 0 AND (minute, computed_at) GLOBAL IN (SELECT minute, max(computed_at) FROM prompt_minutes_rows GROUP BY minute);
 
+-- 0018 metric_types
+ATTACH TABLE IF NOT EXISTS otlp_traces ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_logs ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_summary_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_exponential_histogram_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_histogram_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_sum_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_gauge_mv ON CLUSTER '{cluster}';
+
+ALTER TABLE otel_metrics_gauge_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS MetricMetadata Map(LowCardinality(String), String) CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_gauge ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS MetricMetadata Map(LowCardinality(String), String) CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_sum_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS MetricMetadata Map(LowCardinality(String), String) CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_sum ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS MetricMetadata Map(LowCardinality(String), String) CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_histogram_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS MetricMetadata Map(LowCardinality(String), String) CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_histogram ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS MetricMetadata Map(LowCardinality(String), String) CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_exponential_histogram_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS MetricMetadata Map(LowCardinality(String), String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS ZeroThreshold Float64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_exponential_histogram ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS MetricMetadata Map(LowCardinality(String), String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS ZeroThreshold Float64 CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_summary_local ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS MetricMetadata Map(LowCardinality(String), String) CODEC(ZSTD(1));
+
+ALTER TABLE otel_metrics_summary ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String) CODEC(ZSTD(1)), ADD COLUMN IF NOT EXISTS MetricMetadata Map(LowCardinality(String), String) CODEC(ZSTD(1));
+
+ALTER TABLE otlp_metric_points ON CLUSTER '{cluster}' ADD COLUMN IF NOT EXISTS Types LowCardinality(String), ADD COLUMN IF NOT EXISTS MetricMetadata Map(LowCardinality(String), String), ADD COLUMN IF NOT EXISTS ZeroThreshold Float64;
+
+ALTER TABLE otlp_metrics ON CLUSTER '{cluster}' MODIFY COLUMN resource_metrics Array(Tuple(
+    resource Tuple(attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), dropped_attributes_count UInt32),
+    schema_url String,
+    tenant String,
+    scope_metrics Array(Tuple(
+        scope Tuple(name String, version String, attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), dropped_attributes_count UInt32),
+        schema_url String,
+        metrics Array(Tuple(
+            name String, description String, unit String, metadata Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))),
+            gauge Tuple(data_points Array(Tuple(attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), start_time_unix_nano UInt64, time_unix_nano UInt64, value Enum8('none' = 0, 'as_double' = 4, 'as_int' = 6), as_double Float64, as_int Int64, exemplars Array(Tuple(filtered_attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), time_unix_nano UInt64, value Enum8('none' = 0, 'as_double' = 3, 'as_int' = 6), as_double Float64, as_int Int64, span_id String, trace_id String)), flags UInt32))),
+            sum Tuple(data_points Array(Tuple(attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), start_time_unix_nano UInt64, time_unix_nano UInt64, value Enum8('none' = 0, 'as_double' = 4, 'as_int' = 6), as_double Float64, as_int Int64, exemplars Array(Tuple(filtered_attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), time_unix_nano UInt64, value Enum8('none' = 0, 'as_double' = 3, 'as_int' = 6), as_double Float64, as_int Int64, span_id String, trace_id String)), flags UInt32)), aggregation_temporality Int32, is_monotonic Bool),
+            histogram Tuple(
+                data_points Array(Tuple(
+                    attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), start_time_unix_nano UInt64, time_unix_nano UInt64, count UInt64,
+                    sum Nullable(Float64), bucket_counts Array(UInt64), explicit_bounds Array(Float64), exemplars Array(Tuple(filtered_attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), time_unix_nano UInt64, value Enum8('none' = 0, 'as_double' = 3, 'as_int' = 6), as_double Float64, as_int Int64, span_id String, trace_id String)),
+                    flags UInt32, min Nullable(Float64), max Nullable(Float64)
+                )),
+                aggregation_temporality Int32
+            ),
+            exponential_histogram Tuple(
+                data_points Array(Tuple(
+                    attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), start_time_unix_nano UInt64, time_unix_nano UInt64, count UInt64,
+                    sum Nullable(Float64), scale Int32, zero_count UInt64,
+                    positive Tuple(offset Int32, bucket_counts Array(UInt64)),
+                    negative Tuple(offset Int32, bucket_counts Array(UInt64)), exemplars Array(Tuple(filtered_attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), time_unix_nano UInt64, value Enum8('none' = 0, 'as_double' = 3, 'as_int' = 6), as_double Float64, as_int Int64, span_id String, trace_id String)),
+                    flags UInt32, min Nullable(Float64), max Nullable(Float64), zero_threshold Float64
+                )),
+                aggregation_temporality Int32
+            ),
+            summary Tuple(data_points Array(Tuple(
+                attributes Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value Tuple(values Array(Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String))), kvlist_value Tuple(values Array(Tuple(key String, value Tuple(value Enum8('none' = 0, 'string_value' = 1, 'bool_value' = 2, 'int_value' = 3, 'double_value' = 4, 'array_value' = 5, 'kvlist_value' = 6, 'bytes_value' = 7), string_value String, bool_value Bool, int_value Int64, double_value Float64, array_value String, kvlist_value String, bytes_value String)))), bytes_value String))), start_time_unix_nano UInt64, time_unix_nano UInt64, count UInt64,
+                sum Float64, quantile_values Array(Tuple(quantile Float64, value Float64)), flags UInt32
+            )))
+        ))
+    ))
+));
+
+ALTER TABLE otlp_metrics_mv ON CLUSTER '{cluster}' MODIFY QUERY
+WITH
+    (leaf -> multiIf(
+        leaf.value = 'string_value', toJSONString(leaf.string_value),
+        leaf.value = 'int_value', toString(leaf.int_value),
+        leaf.value = 'bool_value', toString(leaf.bool_value),
+        leaf.value = 'double_value', toJSONString(leaf.double_value),
+        leaf.value = 'bytes_value', toJSONString(base64Encode(leaf.bytes_value)),
+        leaf.value = 'none', 'null',
+        toString(throwIf(leaf.value IN ('array_value', 'kvlist_value'), 'OTLP value nested too deep')))) AS leaf_json,
+    (v -> multiIf(
+        v.value = 'string_value', v.string_value,
+        v.value = 'int_value', toString(v.int_value),
+        v.value = 'bool_value', toString(v.bool_value),
+        v.value = 'double_value', toString(v.double_value),
+        v.value = 'array_value', concat('[', arrayStringConcat(arrayMap(e -> leaf_json(e), v.array_value.values), ','), ']'),
+        v.value = 'kvlist_value', concat('{', arrayStringConcat(
+            arrayMap(e -> concat(toJSONString(e.key), ':', leaf_json(e.value)), v.kvlist_value.values), ','), '}'),
+        v.value = 'bytes_value', base64Encode(v.bytes_value),
+        '')) AS value_text,
+    (attributes -> CAST(
+        mapFromArrays(attributes.key, arrayMap(v -> value_text(v), attributes.value)),
+        'Map(LowCardinality(String), String)')) AS to_map,
+    (ns -> fromUnixTimestamp64Nano(toInt64(ns))) AS to_time,
+    (id -> lower(hex(id))) AS to_hex,
+    (leaf -> substring('nsbid??x', toUInt8(leaf.value) + 1, 1)) AS leaf_type,
+    (letters -> if(length(arrayDistinct(letters)) = 1, letters[1], arrayStringConcat(letters))) AS short_types,
+    (v -> multiIf(
+        v.value = 'array_value', concat('[', short_types(arrayMap(e -> leaf_type(e), v.array_value.values)), ']'),
+        v.value = 'kvlist_value', concat('{', short_types(arrayMap(e -> leaf_type(e.value), v.kvlist_value.values)), '}'),
+        substring('nsbid??x', toUInt8(v.value) + 1, 1))) AS value_type,
+    (attributes -> multiIf(
+        arrayAll(x -> x = 'string_value', attributes.value.value), '',
+        arrayExists(x -> x IN ('array_value', 'kvlist_value'), attributes.value.value),
+            arrayStringConcat(arrayMap(v -> value_type(v), attributes.value)),
+        arrayStringConcat(arrayMap(x -> substring('nsbid??x', toUInt8(x) + 1, 1), attributes.value.value)))) AS types_of,
+    ((ns, oldest, newest) -> toUInt8((ns >= oldest) * (ns <= newest))) AS can_be,
+    ((ns, received) -> toUInt64(received + 3600000000000
+        - ((received + 3600000000000) % 86400000000000 + 86400000000000 - ns % 86400000000000) % 86400000000000)) AS moved,
+    ((kind, number) -> multiIf(kind = 'as_double', '', kind = 'none', 'n', abs(number) <= 9007199254740992, 'i', concat('i', toString(number)))) AS number_type,
+    ((sums, lows, highs) -> arrayMap((total, low, high) -> concat(if(isNull(total), 's', ''), if(isNull(low), 'm', ''), if(isNull(high), 'x', '')), sums, lows, highs)) AS missing,
+    can_be(time_ns, oldest_ns, newest_ns) AS is_sound
+SELECT
+    Kind,
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    metric.name AS MetricName,
+    metric.description AS MetricDescription,
+    metric.unit AS MetricUnit,
+    to_map(attributes) AS Attributes,
+    to_time(start_ns) AS StartTimeUnix,
+    to_time(multiIf(is_sound, time_ns, time_ns > 0, moved(time_ns, received_ns), received_ns)) AS TimeUnix,
+    Flags,
+    arrayMap(a -> to_map(a), exemplars.filtered_attributes) AS `Exemplars.FilteredAttributes`,
+    arrayMap(ns -> to_time(ns), exemplars.time_unix_nano) AS `Exemplars.TimeUnix`,
+    arrayMap(e -> if(e.value = 'as_int', toFloat64(e.as_int), e.as_double), exemplars) AS `Exemplars.Value`,
+    arrayMap(id -> to_hex(id), exemplars.span_id) AS `Exemplars.SpanId`,
+    arrayMap(id -> to_hex(id), exemplars.trace_id) AS `Exemplars.TraceId`,
+    metric.sum.aggregation_temporality + metric.histogram.aggregation_temporality
+        + metric.exponential_histogram.aggregation_temporality AS AggregationTemporality,
+    metric.sum.is_monotonic AS IsMonotonic,
+    Value,
+    Count,
+    Sum,
+    Min,
+    Max,
+    BucketCounts,
+    ExplicitBounds,
+    Scale,
+    ZeroCount,
+    PositiveOffset,
+    PositiveBucketCounts,
+    NegativeOffset,
+    NegativeBucketCounts,
+    quantiles.quantile AS `ValueAtQuantiles.Quantile`,
+    quantiles.value AS `ValueAtQuantiles.Value`,
+    Tenant,
+    multiIf(is_sound, '', time_ns > 0, 'moved', 'time') AS Clamped,
+    if(is_sound, 0, time_ns) AS SentTime,
+    trimRight(concat(
+        types_of(attributes), '|', ResourceTypes, '|', ScopeTypes, '|', MetadataTypes, '|', said, '|',
+        trimRight(arrayStringConcat(arrayMap(a -> types_of(a), exemplars.filtered_attributes), ','), ','), '|',
+        trimRight(arrayStringConcat(arrayMap(e -> number_type(e.value, e.as_int), exemplars), ','), ','), '|',
+        if(ResourceDropped = 0, '', toString(ResourceDropped))), '|') AS Types,
+    MetricMetadata,
+    ZeroThreshold
+FROM
+(
+    SELECT
+        received_ns, oldest_ns, newest_ns, ResourceAttributes, ResourceSchemaUrl, ServiceName, Tenant, ResourceTypes, ResourceDropped,
+        types_of(scope.scope.attributes) AS ScopeTypes,
+        scope.scope.name AS ScopeName, scope.scope.version AS ScopeVersion,
+        to_map(scope.scope.attributes) AS ScopeAttributes,
+        scope.scope.dropped_attributes_count AS ScopeDroppedAttrCount, scope.schema_url AS ScopeSchemaUrl,
+        arrayJoin(scope.metrics) AS metric,
+        to_map(metric.metadata) AS MetricMetadata, types_of(metric.metadata) AS MetadataTypes,
+        metric.gauge.data_points AS g, metric.sum.data_points AS s, metric.histogram.data_points AS h,
+        metric.exponential_histogram.data_points AS e, metric.summary.data_points AS q,
+        multiIf(notEmpty(g), 'gauge', notEmpty(s), 'sum', notEmpty(h), 'histogram', notEmpty(e), 'exponential_histogram', 'summary') AS Kind,
+        length(g) + length(s) + length(h) + length(e) + length(q) AS points
+    FROM
+    (
+        SELECT
+            received_ns, oldest_ns, newest_ns, to_map(r.resource.attributes) AS ResourceAttributes, r.schema_url AS ResourceSchemaUrl, r.tenant AS Tenant,
+            types_of(r.resource.attributes) AS ResourceTypes, r.resource.dropped_attributes_count AS ResourceDropped,
+            ResourceAttributes['service.name'] AS ServiceName, arrayJoin(r.scope_metrics) AS scope
+        FROM
+        (
+            SELECT
+                if(empty(envelope), toUInt64(toUnixTimestamp64Nano(now64(9))), envelope[1]) AS received_ns,
+                if(empty(envelope), toUInt64(946684800000000000), envelope[2]) AS oldest_ns,
+                multiIf(
+                    empty(envelope), toUInt64(4102444799999999999), length(envelope) = 2, envelope[1] + 86400000000000,
+                    envelope[3]) AS newest_ns,
+                arrayJoin(resource_metrics) AS r
+            FROM otlp_metrics
+        )
+    )
+)
+ARRAY JOIN
+    arrayConcat(g.attributes, s.attributes, h.attributes, e.attributes, q.attributes) AS attributes,
+    arrayConcat(g.start_time_unix_nano, s.start_time_unix_nano, h.start_time_unix_nano, e.start_time_unix_nano, q.start_time_unix_nano) AS start_ns,
+    arrayConcat(g.time_unix_nano, s.time_unix_nano, h.time_unix_nano, e.time_unix_nano, q.time_unix_nano) AS time_ns,
+    arrayConcat(g.flags, s.flags, h.flags, e.flags, q.flags) AS Flags,
+    arrayResize(arrayConcat(g.exemplars, s.exemplars, h.exemplars, e.exemplars), points) AS exemplars,
+    arrayResize(arrayMap(p -> if(p.value = 'as_int', toFloat64(p.as_int), p.as_double), arrayConcat(g, s)), points) AS Value,
+    arrayResize(arrayConcat(h.count, e.count, q.count), points) AS Count,
+    arrayResize(arrayConcat(
+        arrayMap(p -> number_type(p.value, p.as_int), arrayConcat(g, s)),
+        missing(h.sum, h.min, h.max), missing(e.sum, e.min, e.max)), points) AS said,
+    arrayResize(arrayMap(v -> ifNull(v, 0), arrayConcat(h.sum, e.sum, q.sum)), points) AS Sum,
+    arrayResize(arrayMap(v -> ifNull(v, 0), arrayConcat(h.min, e.min)), points) AS Min,
+    arrayResize(arrayMap(v -> ifNull(v, 0), arrayConcat(h.max, e.max)), points) AS Max,
+    arrayResize(e.zero_threshold, points) AS ZeroThreshold,
+    arrayResize(h.bucket_counts, points) AS BucketCounts,
+    arrayResize(h.explicit_bounds, points) AS ExplicitBounds,
+    arrayResize(e.scale, points) AS Scale,
+    arrayResize(e.zero_count, points) AS ZeroCount,
+    arrayResize(e.positive.offset, points) AS PositiveOffset,
+    arrayResize(e.positive.bucket_counts, points) AS PositiveBucketCounts,
+    arrayResize(e.negative.offset, points) AS NegativeOffset,
+    arrayResize(e.negative.bucket_counts, points) AS NegativeBucketCounts,
+    arrayResize(q.quantile_values, points) AS quantiles;
+
+ALTER TABLE otlp_metrics_summary_mv ON CLUSTER '{cluster}' MODIFY QUERY
+SELECT
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    MetricName,
+    MetricDescription,
+    MetricUnit,
+    Attributes,
+    StartTimeUnix,
+    TimeUnix,
+    Flags,
+    Count,
+    Sum,
+    `ValueAtQuantiles.Quantile`,
+    `ValueAtQuantiles.Value`,
+    Tenant,
+    Clamped,
+    SentTime,
+    Types,
+    MetricMetadata
+FROM otlp_metric_points
+WHERE Kind = 'summary';
+
+ALTER TABLE otlp_metrics_exponential_histogram_mv ON CLUSTER '{cluster}' MODIFY QUERY
+SELECT
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    MetricName,
+    MetricDescription,
+    MetricUnit,
+    Attributes,
+    StartTimeUnix,
+    TimeUnix,
+    Flags,
+    Count,
+    Sum,
+    Min,
+    Max,
+    Scale,
+    ZeroCount,
+    PositiveOffset,
+    PositiveBucketCounts,
+    NegativeOffset,
+    NegativeBucketCounts,
+    AggregationTemporality,
+    `Exemplars.FilteredAttributes`,
+    `Exemplars.TimeUnix`,
+    `Exemplars.Value`,
+    `Exemplars.SpanId`,
+    `Exemplars.TraceId`,
+    Tenant,
+    Clamped,
+    SentTime,
+    Types,
+    MetricMetadata,
+    ZeroThreshold
+FROM otlp_metric_points
+WHERE Kind = 'exponential_histogram';
+
+ALTER TABLE otlp_metrics_histogram_mv ON CLUSTER '{cluster}' MODIFY QUERY
+SELECT
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    MetricName,
+    MetricDescription,
+    MetricUnit,
+    Attributes,
+    StartTimeUnix,
+    TimeUnix,
+    Flags,
+    Count,
+    Sum,
+    Min,
+    Max,
+    BucketCounts,
+    ExplicitBounds,
+    AggregationTemporality,
+    `Exemplars.FilteredAttributes`,
+    `Exemplars.TimeUnix`,
+    `Exemplars.Value`,
+    `Exemplars.SpanId`,
+    `Exemplars.TraceId`,
+    Tenant,
+    Clamped,
+    SentTime,
+    Types,
+    MetricMetadata
+FROM otlp_metric_points
+WHERE Kind = 'histogram';
+
+ALTER TABLE otlp_metrics_sum_mv ON CLUSTER '{cluster}' MODIFY QUERY
+SELECT
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    MetricName,
+    MetricDescription,
+    MetricUnit,
+    Attributes,
+    StartTimeUnix,
+    TimeUnix,
+    Flags,
+    Value,
+    AggregationTemporality,
+    IsMonotonic,
+    `Exemplars.FilteredAttributes`,
+    `Exemplars.TimeUnix`,
+    `Exemplars.Value`,
+    `Exemplars.SpanId`,
+    `Exemplars.TraceId`,
+    Tenant,
+    Clamped,
+    SentTime,
+    Types,
+    MetricMetadata
+FROM otlp_metric_points
+WHERE Kind = 'sum';
+
+ALTER TABLE otlp_metrics_gauge_mv ON CLUSTER '{cluster}' MODIFY QUERY
+SELECT
+    ResourceAttributes,
+    ResourceSchemaUrl,
+    ScopeName,
+    ScopeVersion,
+    ScopeAttributes,
+    ScopeDroppedAttrCount,
+    ScopeSchemaUrl,
+    ServiceName,
+    MetricName,
+    MetricDescription,
+    MetricUnit,
+    Attributes,
+    StartTimeUnix,
+    TimeUnix,
+    Flags,
+    Value,
+    `Exemplars.FilteredAttributes`,
+    `Exemplars.TimeUnix`,
+    `Exemplars.Value`,
+    `Exemplars.SpanId`,
+    `Exemplars.TraceId`,
+    Tenant,
+    Clamped,
+    SentTime,
+    Types,
+    MetricMetadata
+FROM otlp_metric_points
+WHERE Kind = 'gauge';
+
+DETACH TABLE IF EXISTS otlp_traces ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_logs ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_metrics ON CLUSTER '{cluster}' SYNC;
+
+DETACH TABLE IF EXISTS otlp_metrics_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_summary_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_summary_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_exponential_histogram_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_exponential_histogram_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_histogram_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_histogram_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_sum_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_sum_mv ON CLUSTER '{cluster}';
+
+DETACH TABLE IF EXISTS otlp_metrics_gauge_mv ON CLUSTER '{cluster}' SYNC;
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics_gauge_mv ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_traces ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_logs ON CLUSTER '{cluster}';
+
+ATTACH TABLE IF NOT EXISTS otlp_metrics ON CLUSTER '{cluster}';
+

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from promptpath.collector.otlp import Signal
@@ -27,6 +28,9 @@ TABLES = {
     "logs": ["otel_logs"],
     "metrics": [f"otel_metrics_{kind}" for kind in ("gauge", "sum", "histogram", "exponential_histogram", "summary")],
 }
+
+#: When points were taken, ns since the epoch.
+AT = 1_760_000_000_123_456_789
 
 
 def everything() -> ExportTraceServiceRequest:
@@ -111,16 +115,79 @@ def framed(path: Path) -> Iterator[bytes]:
         data = data[4 + size :]
 
 
+def everything_of_metrics() -> ExportMetricsServiceRequest:
+    """A request with every field that a point of each kind can have, and points that have none."""
+    request = ExportMetricsServiceRequest()
+    resource = request.resource_metrics.add(schema_url="resource-schema")
+    resource.resource.dropped_attributes_count = 4
+    fill(resource.resource.attributes)
+    scope = resource.scope_metrics.add(schema_url="scope-schema")
+    scope.scope.name, scope.scope.version, scope.scope.dropped_attributes_count = "scope", "1.2", 5
+    fill(scope.scope.attributes)
+    gauge, total, histogram, exponential, summary = (
+        scope.metrics.add(name=name, unit="By", description=f'a "{name}"')
+        for name in ("gauge", "sum", "histogram", "exponential", "summary")
+    )
+    fill(gauge.metadata)
+    fill(summary.metadata)
+    total.sum.aggregation_temporality, total.sum.is_monotonic = 2, True
+    histogram.histogram.aggregation_temporality = exponential.exponential_histogram.aggregation_temporality = 1
+    numbers = (0, -1, 2**53, 2**53 + 1, -(2**63), 2**63 - 1, 0.0, 0.1, 3.0, float("inf"), None)
+    for points in (gauge.gauge.data_points, total.sum.data_points):
+        for number in numbers:
+            put_number(stamped(points.add()), number)
+        for number in numbers:
+            put_number(points[0].exemplars.add(time_unix_nano=AT, trace_id=b"t" * 16, span_id=b"s" * 8), number)
+        fill(points[0].exemplars[1].filtered_attributes)
+        fill(points[1].attributes)
+        points[2].flags = 1
+    for said in ({"sum": 0.0, "min": 0.0, "max": 0.0}, {"sum": 2.5}, {"min": -1.0}, {"max": 1e300}, {}):
+        point = stamped(histogram.histogram.data_points.add(count=2**63, **said))
+        point.bucket_counts.extend([0, 2**63])
+        point.explicit_bounds.append(0.5)
+        put_number(point.exemplars.add(time_unix_nano=AT), 7)
+        wide = stamped(exponential.exponential_histogram.data_points.add(count=5, scale=-3, zero_count=2, **said))
+        wide.positive.offset, wide.negative.offset = -4, 9
+        wide.positive.bucket_counts.extend([1, 2])
+        wide.negative.bucket_counts.append(0)
+        wide.zero_threshold = 0.25 if said else 0.0
+        fill(wide.attributes)
+        put_number(wide.exemplars.add(time_unix_nano=AT), 7.5)
+    point = stamped(summary.summary.data_points.add(count=3, sum=4.5))
+    point.quantile_values.add(quantile=0.5, value=1.5)
+    fill(point.attributes)
+    stamped(summary.summary.data_points.add())
+    return request
+
+
+def stamped(point: Any) -> Any:
+    point.start_time_unix_nano, point.time_unix_nano = AT - 5, AT
+    return point
+
+
+def put_number(point: Any, number: float | None) -> None:
+    if isinstance(number, int):
+        point.as_int = number
+    elif number is not None:
+        point.as_double = number
+
+
 def items(message: type[Any], bodies: Iterator[bytes]) -> Counter[str]:
-    """Every span or record with what stands above it, as text in which order does not matter but where it should."""
+    """Every span, record or point with what stands above it, as text in which order does not matter but where it
+    should."""
     found: Counter[str] = Counter()
     for body in bodies:
         for resource in MessageToDict(message.FromString(body)).values():
             for one in resource:
-                for scope in one.get("scopeSpans", one.get("scopeLogs", [])):
+                for scope in one.get("scopeSpans") or one.get("scopeLogs") or one.get("scopeMetrics", []):
+                    above = [one.get("resource") or None, one.get("schemaUrl"), scope.get("scope") or None]
+                    above.append(scope.get("schemaUrl"))
+                    for metric in scope.get("metrics", []):
+                        for kind, held in metric.items():
+                            for point in held.pop("dataPoints", []) if isinstance(held, dict) else []:
+                                item = [point, kind, {name: said for name, said in metric.items() if said}]
+                                found[json.dumps(sorted_attributes([item, *above]), sort_keys=True)] += 1
                     for item in scope.get("spans", scope.get("logRecords", [])):
-                        above = [one.get("resource") or None, one.get("schemaUrl"), scope.get("scope") or None]
-                        above.append(scope.get("schemaUrl"))
                         found[json.dumps(sorted_attributes([item, *above]), sort_keys=True)] += 1
     return found
 
@@ -131,18 +198,21 @@ def sorted_attributes(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     found = {key: sorted_attributes(item) for key, item in value.items() if item not in ({}, [])}
-    if "attributes" in found:
-        found["attributes"] = sorted(found["attributes"], key=lambda pair: json.dumps(pair, sort_keys=True))
+    for key in ("attributes", "filteredAttributes", "metadata"):
+        if key in found:
+            found[key] = sorted(found[key], key=lambda pair: json.dumps(pair, sort_keys=True))
     return found
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     folder = tmp_path_factory.mktemp("first")
-    whole = everything().SerializeToString()
-    (folder / "traces-everything.pb").write_bytes(len(whole).to_bytes(4, "big") + whole)
+    made = {"traces": everything(), "metrics": everything_of_metrics()}
+    for signal, request in made.items():
+        whole = request.SerializeToString()
+        (folder / f"{signal}-everything.pb").write_bytes(len(whole).to_bytes(4, "big") + whole)
     store = f"chdb://{folder}/store"
-    files = [str(file) for file in (*FILES, folder / "traces-everything.pb")]
+    files = [str(file) for file in (*FILES, *(folder / f"{signal}-everything.pb" for signal in made))]
     done = promptpath("import", *files, "--storage", store, "--format", "json", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder, store
@@ -170,7 +240,12 @@ def test_what_is_exported_gives_the_same_rows_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("signal", "message"), [("traces", ExportTraceServiceRequest), ("logs", ExportLogsServiceRequest)]
+    ("signal", "message"),
+    [
+        ("traces", ExportTraceServiceRequest),
+        ("logs", ExportLogsServiceRequest),
+        ("metrics", ExportMetricsServiceRequest),
+    ],
 )
 def test_what_is_exported_is_what_came(first: tuple[Path, str], signal: Any, message: type[Any]) -> None:
     folder, store = first
