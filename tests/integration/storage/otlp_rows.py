@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from promptpath.storage.ingest import RECORDED_FROM_NS, RECORDED_TO_NS
@@ -255,13 +254,6 @@ def _record_times(own_ns: int, observed_ns: int) -> dict[str, Any]:
     return {"Timestamp": moved(time_ns), "Clamped": "moved", "SentTime": own_ns}
 
 
-def _point_times(time_ns: int) -> dict[str, Any]:
-    if can_be(time_ns):
-        return {"TimeUnix": time_ns, "Clamped": "", "SentTime": 0}
-    at = moved(time_ns) if time_ns else RECEIVED_NS
-    return {"TimeUnix": at, "Clamped": "moved" if time_ns else "time", "SentTime": time_ns}
-
-
 def _span(span: Any) -> dict[str, Any]:
     return {
         **span_times(span.start_time_unix_nano, span.end_time_unix_nano),
@@ -316,101 +308,6 @@ def log_rows(bodies: list[bytes]) -> Iterator[dict[str, Any]]:
                         "Types": _record_types(resource, scope, record),
                     }
 
-
-def metric_rows(bodies: list[bytes]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Table and row of every point."""
-    for body in bodies:
-        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-            for scope in resource.scope_metrics:
-                for metric in scope.metrics:
-                    kind = metric.WhichOneof("data")
-                    for point in getattr(metric, kind).data_points:
-                        shared = resource_columns(resource, scope) | _metric(scope, metric, point)
-                        yield f"otel_metrics_{kind}", shared | _POINTS[kind](getattr(metric, kind), point)
-
-
-def _metric(scope: Any, metric: Any, point: Any) -> dict[str, Any]:
-    return {
-        "ScopeDroppedAttrCount": scope.scope.dropped_attributes_count,
-        "MetricName": metric.name,
-        "MetricDescription": metric.description,
-        "MetricUnit": metric.unit,
-        "Attributes": attributes(point.attributes),
-        "StartTimeUnix": signed(point.start_time_unix_nano),
-        **_point_times(point.time_unix_nano),
-        "Flags": point.flags,
-    }
-
-
-def _number(point: Any) -> float:
-    return float(point.as_int) if point.WhichOneof("value") == "as_int" else point.as_double
-
-
-def _exemplars(point: Any) -> dict[str, Any]:
-    return {
-        "Exemplars.FilteredAttributes": [attributes(exemplar.filtered_attributes) for exemplar in point.exemplars],
-        "Exemplars.TimeUnix": [signed(exemplar.time_unix_nano) for exemplar in point.exemplars],
-        "Exemplars.Value": [_number(exemplar) for exemplar in point.exemplars],
-        "Exemplars.SpanId": [exemplar.span_id.hex() for exemplar in point.exemplars],
-        "Exemplars.TraceId": [exemplar.trace_id.hex() for exemplar in point.exemplars],
-    }
-
-
-def _gauge(_: Any, point: Any) -> dict[str, Any]:
-    return {"Value": _number(point)} | _exemplars(point)
-
-
-def _sum(data: Any, point: Any) -> dict[str, Any]:
-    return _gauge(data, point) | {
-        "AggregationTemporality": data.aggregation_temporality,
-        "IsMonotonic": data.is_monotonic,
-    }
-
-
-def _distribution(data: Any, point: Any) -> dict[str, Any]:
-    return _exemplars(point) | {
-        "Count": point.count,
-        "Sum": point.sum,
-        "Min": point.min,
-        "Max": point.max,
-        "AggregationTemporality": data.aggregation_temporality,
-    }
-
-
-def _histogram(data: Any, point: Any) -> dict[str, Any]:
-    return _distribution(data, point) | {
-        "BucketCounts": list(point.bucket_counts),
-        "ExplicitBounds": list(point.explicit_bounds),
-    }
-
-
-def _exponential(data: Any, point: Any) -> dict[str, Any]:
-    return _distribution(data, point) | {
-        "Scale": point.scale,
-        "ZeroCount": point.zero_count,
-        "PositiveOffset": point.positive.offset,
-        "PositiveBucketCounts": list(point.positive.bucket_counts),
-        "NegativeOffset": point.negative.offset,
-        "NegativeBucketCounts": list(point.negative.bucket_counts),
-    }
-
-
-def _summary(_: Any, point: Any) -> dict[str, Any]:
-    return {
-        "Count": point.count,
-        "Sum": point.sum,
-        "ValueAtQuantiles.Quantile": [item.quantile for item in point.quantile_values],
-        "ValueAtQuantiles.Value": [item.value for item in point.quantile_values],
-    }
-
-
-_POINTS: dict[str, Any] = {
-    "gauge": _gauge,
-    "sum": _sum,
-    "histogram": _histogram,
-    "exponential_histogram": _exponential,
-    "summary": _summary,
-}
 
 _TIMES = ("Timestamp", "ObservedTimestamp", "StartTimeUnix", "TimeUnix")
 _TIME_LISTS = ("Events.Timestamp", "Exemplars.TimeUnix")

@@ -9,7 +9,8 @@ import pytest
 
 from promptpath.storage import ingest
 
-from .otlp_rows import CAPTURES, log_rows, metric_rows, requests, same_rows, span_rows, stored
+from .otlp_metric_rows import metric_rows
+from .otlp_rows import CAPTURES, log_rows, requests, same_rows, span_rows, stored
 
 _TRACES = sorted(path.parent.name for path in CAPTURES.glob("*/traces.pb"))
 _METRICS = sorted(path.parent.name for path in CAPTURES.glob("*/metrics.pb"))

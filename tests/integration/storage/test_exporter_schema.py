@@ -137,4 +137,5 @@ def test_columns(shared_store: Any, table: str) -> None:
             "SentEnd",
         },
         "otel_logs": {"EventName", "ObservedTimestamp", "Flags", "DroppedAttributesCount", "Types"},
-    }.get(table, set())
+        "otel_metrics_exponential_histogram": {"Types", "MetricMetadata", "ZeroThreshold"},
+    }.get(table, {"Types", "MetricMetadata"} if table.startswith("otel_metrics_") else set())

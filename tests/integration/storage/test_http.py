@@ -16,7 +16,8 @@ from promptpath.storage.rows import insert_prompts
 from tests.engine_server import Listener, served
 
 from .conftest import Store
-from .otlp_rows import CAPTURES, metric_rows, requests, same_rows, span_rows, stored
+from .otlp_metric_rows import metric_rows
+from .otlp_rows import CAPTURES, requests, same_rows, span_rows, stored
 from .prompt_rows import prompt, table
 
 

@@ -22,7 +22,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from promptpath.storage import StorageError, ingest
 
-from .otlp_rows import CAPTURES, RECEIVED_NS, log_rows, metric_rows, requests, same_rows, span_rows, stored
+from .otlp_metric_rows import metric_rows
+from .otlp_rows import CAPTURES, RECEIVED_NS, log_rows, requests, same_rows, span_rows, stored
 
 _KEYS = ("TraceId", "SpanId", "Timestamp", "SpanName")
 _NOW_NS = 1_796_000_000_123_456_789

@@ -19,7 +19,8 @@ from promptpath.collector.otlp.json_format import to_protobuf
 from promptpath.storage import ingest
 from promptpath.storage.exporting import export_json
 
-from .otlp_rows import RECEIVED_NS, log_rows, metric_rows, moved, same_rows, span_rows, span_times, stored
+from .otlp_metric_rows import metric_rows
+from .otlp_rows import RECEIVED_NS, log_rows, moved, same_rows, span_rows, span_times, stored
 
 _NOW_NS = RECEIVED_NS - 10**9
 _DAY_NS = 86_400 * 10**9
