@@ -47,13 +47,17 @@ spans()
 
 
 class Steps(LogitsProcessor):
-    """Writes down when each step has its logits, just before its token is chosen; and takes its time."""
+    """Writes down when each step has its logits, just before its token is chosen; and takes its time. ends: at which
+    step a row gets `token`."""
 
-    def __init__(self, pause_s: float = 0.0, fail_at: int = 0, ends: dict[int, int] | None = None) -> None:
+    def __init__(
+        self, pause_s: float = 0.0, fail_at: int = 0, ends: dict[int, int] | None = None, token: int = 1
+    ) -> None:
         self.at_ns: list[int] = []
         self._pause_s = pause_s
         self._fail_at = fail_at
         self._ends = ends or {}
+        self._token = token
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         time.sleep(self._pause_s)
@@ -62,7 +66,7 @@ class Steps(LogitsProcessor):
             raise ArithmeticError("no logits today")
         for row, step in self._ends.items():
             if len(self.at_ns) == step:
-                scores[row, 1] = 1e9
+                scores[row, self._token] = 1e9
         return scores
 
 
@@ -146,10 +150,11 @@ def stopped() -> Any:
 
 @scenario
 def stopped_by_a_string() -> Any:
-    plain = model.generate(**ask())
-    spans()
-    word = tokenizer.decode(plain[0, -5])
-    result = model.generate(**ask(stop_strings=[word], tokenizer=tokenizer))
+    # An ordinary token, whatever the random model likes best.
+    token = next(token for token in tokenizer(TEXT)["input_ids"] if token not in tokenizer.all_special_ids)
+    _, processors = watched(ends={0: 4}, token=token)
+    word = tokenizer.decode([token]).strip()
+    result = model.generate(**ask(stop_strings=[word], tokenizer=tokenizer, logits_processor=processors))
     return {"tokens": int(result.shape[1] - ask()["input_ids"].shape[1])}
 
 
