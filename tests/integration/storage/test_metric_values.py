@@ -42,8 +42,10 @@ def _optional(point: Any, name: str) -> float | None:
 
 
 def _text(*values: Any) -> str:
-    """Equal only where kind and value are; NaN is itself, and 0.0 is not 0 and not -0.0."""
-    return repr(["nan" if isinstance(value, float) and math.isnan(value) else value for value in values])
+    """Equal only where kind and value are; NaN is itself, and 0.0 is not 0. A zero has no sign: a column of zeros is
+    stored as their number."""
+    plain = ["nan" if isinstance(value, float) and math.isnan(value) else value for value in values]
+    return repr([0.0 if isinstance(value, float) and value == 0 else value for value in plain])
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
