@@ -39,7 +39,11 @@ def test_two_server_roots_of_one_request_are_one_prompt(make: Make, prompt: Prom
 
 @pytest.mark.parametrize(
     "other",
-    [{"inner_scope": "opentelemetry.instrumentation.fastapi"}, {"inner_service": "other"}, {"end": 100 + ONE_HOST_NS + 1}],
+    [
+        {"inner_scope": "opentelemetry.instrumentation.fastapi"},
+        {"inner_service": "other"},
+        {"end": 100 + ONE_HOST_NS + 1},
+    ],
     ids=["one scope", "two processes", "not within"],
 )
 def test_other_roots_of_a_trace_stay_prompts_of_their_own(make: Make, prompts: Prompts, other: Row) -> None:
