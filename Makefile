@@ -48,6 +48,12 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.chromium: $(VENV)/.dev tests/browser/install-chromium
 	@tests/browser/install-chromium $(BIN)/python && touch $@ || true
 
+$(VENV)-bench/.done: pyproject.toml | $(VENV)/bin/python
+	@echo "installing promptpath[bench] ..."
+	@$(BIN)/python -m venv $(VENV)-bench
+	@$(VENV)-bench/bin/python -m pip --disable-pip-version-check install --quiet --editable '.[bench]'
+	@touch $@
+
 demo: $(VENV)/.demo
 	@$(BIN)/promptpath demo $(DEMO_ARGS)
 
@@ -67,15 +73,16 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.dev $(VENV)-bench/.done
 	$(BIN)/promptpath bench assemble
 	$(BIN)/promptpath bench size --prompts 5000
 	$(BIN)/python tests/bench/judge.py --prompts $(JUDGE_PROMPTS)
 	$(BIN)/promptpath bench ingest
 	$(BIN)/promptpath bench query
+	$(VENV)-bench/bin/promptpath bench overhead --prompts 2000
 
 build: $(VENV)/.dev
 	$(BIN)/python -m build --outdir dist .
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -24,6 +24,8 @@ def bench(name: str, prompts: int, output: str) -> None:
     size       bytes on disk a span, a token and a prompt; beside the same spans in the usual schema
     ingest     OTLP from a socket to a row, CPU a span of the whole process, and how long a sender waits for its answer;
                beside protobuf through Python columns, and rotel (where installed) into the same storage
+    overhead   what recording a prompt costs the program that is traced; beside the OpenTelemetry SDK, logfire and
+               ddtrace (where installed)
     query      how long the queries of the dashboard and of SQL take, in the process of the store and over HTTP
     """
     need("bench", "collector")

@@ -10,6 +10,7 @@ NAMES: Final[dict[str, tuple[str, str]]] = {
     "assemble": ("promptpath.cli.benches.assemble", "spans made into prompts, a second of one core"),
     "size": ("promptpath.cli.benches.size", "what spans, tokens and prompts take on disk"),
     "ingest": ("promptpath.cli.benches.ingest", "OTLP from a socket to a row: CPU a span, and how long a sender waits"),
+    "overhead": ("promptpath.cli.benches.overhead", "what recording costs the traced program, beside other recorders"),
     "query": ("promptpath.cli.benches.query", "how long the dashboard's queries take, directly and over HTTP"),
 }
 
