@@ -265,9 +265,23 @@ class Span:
 
     @cached_property
     def passed_on(self) -> int | None:
-        """Its first delivery; of a relay that saw none, when its only call brought one."""
+        """Its first delivery; of a relay that saw none, when another server span of its request in the same process
+        did, else when its only call brought one."""
         if self.first is not None or self.stage not in RELAYS or self.entry is not self or self.prompt is None:
             return self.first
+        views = [
+            one
+            for one in self.below()
+            if one.prompt is self.prompt
+            and one.stage in RELAYS
+            and one.entry is self
+            and one.is_server_kind
+            and not one.lost
+            and one.first is not None
+        ]
+        if views and self.is_server_kind:
+            outermost = min(views, key=lambda one: (one.depth, one.number))
+            return max(outermost.start + (outermost.first or 0) - self.start, 0)
         calls = [
             one
             for one in (self, *self.below())
@@ -515,6 +529,21 @@ def decoding_of(spans: list[Span]) -> list[Span]:
     return decoding
 
 
+def is_bare_view(one: Span) -> bool:
+    """Whether it is another view of what the server span around it in its process is of, and says nothing more."""
+    above = one.outer
+    return (
+        one.stage == "inbound"
+        and one.is_server_kind
+        and above is not None
+        and above.is_server_kind
+        and above.stage in RELAYS | {"server", "inbound"}
+        and one.row["process"] == above.row["process"]
+        and one.first is None
+        and not any(inner.stage for inner in one.below())
+    )
+
+
 def decide_stages(spans: list[Span]) -> None:
     """Stages of inference spans that no rule named, of `inbound` ones, and of roots."""
     for one in spans:
@@ -522,6 +551,8 @@ def decide_stages(spans: list[Span]) -> None:
             one.stage = ""
         elif one.inference and not one.stage:
             one.stage = "inbound" if one.is_server_kind else "call"
+    for one in [one for one in spans if is_bare_view(one)]:
+        one.stage = ""
     before = {id(one): one.stage for one in spans}
 
     def leaves(one: Span) -> bool:

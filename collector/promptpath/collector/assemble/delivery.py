@@ -10,7 +10,7 @@ import numpy as np
 from promptpath.collector.assemble.attempts import Attempts
 from promptpath.collector.assemble.clock import Axis
 from promptpath.collector.assemble.nodes import Nodes
-from promptpath.collector.assemble.ragged import NONE, first_of_group
+from promptpath.collector.assemble.ragged import NONE, first_of_group, firsts
 from promptpath.collector.assemble.schema import IS_CALLER, IS_CONTAINER, IS_RELAY, NO_NS, STAGE_CODE, Bools, Ints
 from promptpath.collector.assemble.sorting import order_by
 from promptpath.collector.assemble.tree import Tree
@@ -126,25 +126,45 @@ def find(
 
 
 def passed_on(nodes: Nodes, tree: Tree, attempts: Attempts) -> Ints:
-    """First deliveries as `Nodes.first` has them, and of relays that saw no tokens themselves as their only call did.
+    """First deliveries as `Nodes.first` has them, and of relays that saw no tokens themselves as another server span of
+    their request in the same process did, else as their only call did.
 
     A relay hands on at once what its call brings: from then on the token is on its way to the relay's caller. Both are
     of one process, so this too is a difference of durations on one clock. Of several calls it is not known whose tokens
     it handed on.
     """
+    first = _seen_inside(nodes, tree, attempts)
     call = np.flatnonzero(IS_CALLER[tree.stage] & (tree.prompt != NONE) & (tree.prompt != nodes.own) & ~attempts.lost)
     relay = tree.entry[call]
     # Of a call that is seen twice in its hop the outer view.
-    silent = IS_RELAY[tree.stage[relay]] & (nodes.first[relay] == NO_NS) & (tree.caller[call] == relay)
+    silent = IS_RELAY[tree.stage[relay]] & (first[relay] == NO_NS) & (tree.caller[call] == relay)
     call, relay = call[silent], relay[silent]
     if not (nodes.first[call] != NO_NS).any():
-        return nodes.first
+        return first
     only = np.bincount(relay, minlength=len(nodes))[relay] == 1
     call, relay = call[only], relay[only]
     some = nodes.first[call] != NO_NS
     call, relay = call[some], relay[some]
-    first = nodes.first.copy()
+    first = first.copy()
     first[relay] = np.maximum(nodes.start[call] + nodes.first[call] - nodes.start[relay], 0)
+    return first
+
+
+def _seen_inside(nodes: Nodes, tree: Tree, attempts: Attempts) -> Ints:
+    """First deliveries as `Nodes.first` has them, and of relays that saw no tokens themselves as another server span of
+    the same request in their hop did, the outermost one that did: it is around nothing else."""
+    view = nodes.server_kind & (nodes.first != NO_NS) & (tree.prompt != NONE) & (tree.entry != nodes.own)
+    view = np.flatnonzero(view & IS_RELAY[tree.stage] & ~attempts.lost)
+    relay = tree.entry[view]
+    silent = IS_RELAY[tree.stage[relay]] & nodes.server_kind[relay] & (nodes.first[relay] == NO_NS)
+    view, relay = view[silent], relay[silent]
+    if len(view) == 0:
+        return nodes.first
+    order = order_by(relay, tree.depth[view])
+    at = firsts(relay[order])
+    view, relay = view[order[at]], relay[order[at]]
+    first = nodes.first.copy()
+    first[relay] = np.maximum(nodes.start[view] + nodes.first[view] - nodes.start[relay], 0)
     return first
 
 

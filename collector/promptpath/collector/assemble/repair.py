@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from promptpath.collector.assemble.join_times import ONE_HOST_NS
 from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.ragged import NONE, firsts, spans_of
 from promptpath.collector.assemble.schema import IS_CALLER, IS_CONNECT, Bools, Ints
@@ -44,7 +45,7 @@ def nest_siblings(nodes: Nodes) -> tuple[Ints, Bools]:
     for outer in (group_start[inner], inner - 1):
         # The second round prefers the nearest enclosing sibling over the first of the group.
         child, around = order[inner], order[outer]
-        holds = (nodes.scope[child] != nodes.scope[around]) & _holds(nodes, around, child)
+        holds = (nodes.scope[child] != nodes.scope[around]) & _views(nodes, around, child)
         # Roots of one trace may be prompts of their own: what is one request has to be so in one process.
         holds &= ~rootless[child] | (nodes.process[child] == nodes.process[around])
         named = nodes.request[child] == nodes.request[around]
@@ -82,6 +83,15 @@ def place_orphans(nodes: Nodes, parent: Ints) -> tuple[Ints, Bools]:
     parent[orphan[found[only]]] = call[only]
     placed[orphan[found[only]]] = True
     return parent, placed
+
+
+def _views(nodes: Nodes, outer: Ints, inner: Ints) -> Bools:
+    """Whether `inner`, which began no earlier, can be a view of the request that `outer` is of: as `_holds`, but two
+    instrumentations of one process may end their spans in either order."""
+    late = (nodes.process[inner] == nodes.process[outer]) & (nodes.host[inner] == nodes.host[outer])
+    late &= (nodes.start[inner] < nodes.end[outer]) & (nodes.end[inner] <= nodes.end[outer] + ONE_HOST_NS)
+    result: Bools = late | _holds(nodes, outer, inner)
+    return result
 
 
 def _holds(nodes: Nodes, outer: Ints, inner: Ints) -> Bools:

@@ -20,7 +20,7 @@ from promptpath.collector.assemble.nodes import Nodes
 from promptpath.collector.assemble.offsets import ClockPool
 from promptpath.collector.assemble.ragged import NONE
 from promptpath.collector.assemble.repair import nest_siblings, place_orphans
-from promptpath.collector.assemble.schema import INBOUND, IS_CALLER, IS_RELAY, STAGE_CODE, Bools, Ints
+from promptpath.collector.assemble.schema import INBOUND, IS_CALLER, IS_RELAY, NO_NS, STAGE_CODE, Bools, Ints
 from promptpath.collector.assemble.sorting import order_by
 from promptpath.semconv import Stage
 
@@ -257,12 +257,16 @@ def _outermost_left(nodes: Nodes, top: Ints, of_trace: Ints) -> Ints:
 
 
 def _stages(nodes: Nodes, parent: Ints, prompt: Ints) -> Ints:
-    """Stage codes: `inbound` becomes a gateway where a call leaves it, else a server; a root's call is the client's."""
+    """Stage codes: `inbound` becomes a gateway where a call leaves it, else a server, or nothing where it says nothing;
+    a root's call is the client's."""
     stage = np.where(prompt == NONE, 0, nodes.stage).astype(np.int64)
     unnamed = nodes.inference & (stage == 0)
     stage[unnamed] = np.where(nodes.server_kind[unnamed], _INBOUND, STAGE_CODE[Stage.CALL])
     inbound = np.flatnonzero(stage == _INBOUND)
     if len(inbound):
+        bare = _bare_views(nodes, parent, prompt, stage, inbound)
+        stage[bare] = 0
+        inbound = inbound[stage[inbound] > 0]
         served = (stage == _SERVER) | (stage == _INBOUND)
         # A server span of the same service is the server's own view of the request, not another hop.
         leaves = IS_CALLER[stage] | IS_RELAY[stage] | (served & (nodes.service != nodes.service[parent]))
@@ -275,6 +279,19 @@ def _stages(nodes: Nodes, parent: Ints, prompt: Ints) -> Ints:
     of_root[(of_root == STAGE_CODE[Stage.DECODE]) | (of_root == STAGE_CODE[Stage.LOAD])] = _SERVER
     stage[root] = of_root
     return stage
+
+
+def _bare_views(nodes: Nodes, parent: Ints, prompt: Ints, stage: Ints, inbound: Ints) -> Ints:
+    """Those of `inbound` that are another view of the request that the server span around them is of, in one process,
+    and of which nothing more is known: they are no hop, and no time is theirs."""
+    above = parent[inbound]
+    bare = (prompt[inbound] != inbound) & (above != NONE) & (nodes.process[inbound] == nodes.process[above])
+    bare &= nodes.server_kind[inbound] & nodes.server_kind[above] & (nodes.first[inbound] == NO_NS)
+    bare &= IS_RELAY[stage[above]] | (stage[above] == _SERVER) | (stage[above] == _INBOUND)
+    inbound = inbound[bare]
+    if len(inbound) == 0:
+        return inbound
+    return inbound[~mark_above(parent, np.flatnonzero((stage > 0) & (parent != NONE)))[inbound]]
 
 
 def _entries(nodes: Nodes, inside: Ints, calls: Bools) -> Ints:
