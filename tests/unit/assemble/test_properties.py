@@ -197,11 +197,26 @@ def reference(spans: list[Row], ttft: int) -> dict[str, int]:
             found.append(one)
         return found
 
-    def passed_on(one: Row) -> int | None:
-        """Its first delivery; of a relay that saw none, when its only call brought one."""
+    def seen(one: Row) -> int | None:
+        """Its own first delivery, which it cannot have seen after its end."""
         first: int | None = one["first_token_ns"]
+        return None if first is None else min(first, one["end"] - one["start"])
+
+    def passed_on(one: Row) -> int | None:
+        """Its first delivery; of a relay that saw none, when another server span of its hop did, the outermost, else
+        when its only call brought one."""
+        first = seen(one)
         if first is not None or one["stage"] not in ("edge", "gateway", "router") or entry(one) is not one:
             return first
+        inner = [
+            view
+            for view in spans
+            if one in ancestors(view) and view["stage"] in ("edge", "gateway", "router") and entry(view) is one
+        ]
+        views = [(sum(1 for above in ancestors(view) if above["stage"]), view["span_id"], view) for view in inner]
+        views = sorted(view for view in views if seen(view[2]) is not None)
+        if views:
+            return max(views[0][2]["start"] + (seen(views[0][2]) or 0) - one["start"], 0)
         calls = []
         for call in spans:
             above = ancestors(call)
@@ -209,9 +224,8 @@ def reference(spans: list[Row], ttft: int) -> dict[str, int]:
                 continue
             if not any(step["stage"] in ("client", "call") for step in above[: above.index(one)]):
                 calls.append(call)
-        if len(calls) != 1 or calls[0]["first_token_ns"] is None:
-            return None
-        return max(calls[0]["start"] + calls[0]["first_token_ns"] - one["start"], 0)
+        first = seen(calls[0]) if len(calls) == 1 else None
+        return None if first is None else max(calls[0]["start"] + first - one["start"], 0)
 
     def delivered(one: Row) -> float:
         first = passed_on(one)
