@@ -64,7 +64,8 @@ def _run(recorder: str, prompts: int, port: int) -> Costs | None:
     if done.returncode == MISSING:
         return None
     if done.returncode:
-        raise RuntimeError(f"{recorder} could not be measured: {done.stderr.strip()[-500:]}")
+        why = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
+        raise RuntimeError(f"{recorder} could not be measured: {why[-1]}")
     costs: Costs = json.loads(done.stdout.splitlines()[-1])
     return costs
 

@@ -7,6 +7,7 @@ us_per_bare_prompt, without its tokens) of the whole process, until everything i
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ TOKENS: Final = 128
 #: What a program exits with that has nothing to measure.
 MISSING: Final = 3
 _LOOPS: Final = 2_000
+_ROUNDS: Final = 5
 
 
 @dataclass
@@ -138,21 +140,25 @@ def costs(recorder: Recorder, prompts: int) -> dict[str, float]:
             _prompt(recorder, tokens)
         recorder.flush()
         found[name] = (time.process_time_ns() - began) / prompts / 1000
-    with recorder.request("server") as span:
-        began = time.thread_time_ns()
-        for _ in range(_LOOPS):
-            recorder.stage("queue", span)
-        found["us_per_stage"] = (time.thread_time_ns() - began) / _LOOPS / 1000
-    recorder.flush()
+    found["us_per_stage"] = _best_ns(recorder, lambda span: lambda: recorder.stage("queue", span)) / 1000
     if recorder.token is not None:
+        found["ns_per_token"] = _best_ns(recorder, recorder.token)
+    return found
+
+
+def _best_ns(recorder: Recorder, work_in: Callable[[Any], Callable[[], object]]) -> float:
+    """Of what is called for a request's span: the least of some rounds, for some have a collection of garbage in them
+    that is as large as the program is."""
+    best = math.inf
+    for _ in range(_ROUNDS):
         with recorder.request("server") as span:
-            token = recorder.token(span)
+            work = work_in(span)
             began = time.thread_time_ns()
             for _ in range(_LOOPS):
-                token()
-            found["ns_per_token"] = (time.thread_time_ns() - began) / _LOOPS
-    recorder.flush()
-    return found
+                work()
+            best = min(best, (time.thread_time_ns() - began) / _LOOPS)
+        recorder.flush()
+    return best
 
 
 def _prompt(recorder: Recorder, tokens: int) -> None:
