@@ -106,7 +106,8 @@ class GrpcReceiver:
                     held.add(len(message))
                     read = await self._read(signal, message, tenant)
                     keeping = time.perf_counter()
-                    await asyncio.wrap_future(self._intake.keep(read))
+                    # A sender that hangs up takes nothing back: what the journal was given it writes.
+                    await asyncio.shield(asyncio.wrap_future(self._intake.keep(read)))
             except (OtlpError, AuthError, JournalError, Busy) as error:
                 await _abort(context, self._intake.refused(signal, "grpc", error, started))
                 raise

@@ -112,7 +112,8 @@ class _Receiver:
             else:
                 read = self._intake.read(signal, body, content_type, encoding, tenant)
             keeping = time.perf_counter()
-            await asyncio.wrap_future(self._intake.keep(read))
+            # A sender that hangs up takes nothing back: what the journal was given it writes.
+            await asyncio.shield(asyncio.wrap_future(self._intake.keep(read)))
         except ClientDisconnect:
             return Response(status_code=400)  # nobody is there to read it
         except AuthError as error:
