@@ -162,7 +162,7 @@ def serving(made: environment.Environment, home: Path, *options: str, native_tra
             )
         try:
             url = f"http://127.0.0.1:{port}"
-            _wait_until_healthy(url, process, log)
+            wait_until_healthy(url, process, log)
             yield Stack(url, collector, home)
         finally:
             process.send_signal(signal.SIGTERM)
@@ -173,7 +173,8 @@ def serving(made: environment.Environment, home: Path, *options: str, native_tra
                 process.wait()
 
 
-def _wait_until_healthy(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def wait_until_healthy(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Waits until a server answers; fails with its log if it does not come up."""
     deadline = time.monotonic() + _START_S
     while True:
         try:

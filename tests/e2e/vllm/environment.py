@@ -17,6 +17,8 @@ REPOSITORY = Path(__file__).parents[3]
 VERSION = "0.32.0"
 #: Their operators do not match the torch that vLLM for CPUs brings; nothing here needs them.
 _UNUSED = ("torchvision", "torchaudio", "torchcodec")
+#: Other engines, for tests of their own; transformers is there already.
+_BESIDE = ("ctranslate2==4.8.5",)
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "promptpath-tests"
 
 
@@ -38,6 +40,9 @@ def make() -> Environment:
             shutil.rmtree(place, ignore_errors=True)
             _install(place)
             (place / "complete").touch()
+        if (place / "complete").read_text() != "\n".join(_BESIDE):
+            _pip(place, "install", *_BESIDE)
+            (place / "complete").write_text("\n".join(_BESIDE))
         # As a user installs it: a wheel, without the extras.
         _pip(place, "install", "--force-reinstall", "--no-deps", str(REPOSITORY))
     return Environment(place / "bin", place / "model")

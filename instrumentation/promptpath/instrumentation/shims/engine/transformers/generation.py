@@ -6,6 +6,7 @@ import asyncio
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import partial
 from time import monotonic_ns
 from typing import Any, Final
 
@@ -13,19 +14,18 @@ import wrapt
 from opentelemetry import context as context_api
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind
 from opentelemetry.util.types import AttributeValue
 
 from promptpath import semconv
 from promptpath.instrumentation import recorder
-from promptpath.instrumentation.live import REQUEST_KEY, LiveSpan
+from promptpath.instrumentation.live import LiveSpan
 from promptpath.instrumentation.safety import guard, note_failure
 from promptpath.instrumentation.shims import role, state, usage
-from promptpath.instrumentation.shims.engine import stages
+from promptpath.instrumentation.shims.engine import calls, stages
 from promptpath.instrumentation.shims.engine.batch import Tracked
 from promptpath.instrumentation.shims.engine.transformers import outcome
 from promptpath.instrumentation.wrapping import unwrap_all, wrap
-from promptpath.semconv import Abort, Stage
+from promptpath.semconv import Abort
 
 SCOPE: Final = "promptpath.transformers"
 
@@ -88,6 +88,7 @@ class Generation(Tracked):
         self._config: Any = None
         self._last_put: Any = None
         self._is_described = False
+        self._at_the_end = calls.AtTheEnd(self.notes)
 
     def enter_loop(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The loop that makes tokens begins."""
@@ -132,16 +133,21 @@ class Generation(Tracked):
         self._settle(answer)
         # A call that went well and whose steps were not seen has no stages that we know of.
         if self.loop and (self.first_token_ns or error is not None):
-            stages.record(
-                self,
-                self.span,
-                self.notes,
-                SCOPE,
-                end_ns=end_ns,
-                queued=self.added_ns != self.scheduled_ns,
-                abort=abort,
-                error=failure,
+            self._at_the_end.call_is_over(
+                partial(
+                    stages.record,
+                    self,
+                    self.span,
+                    self.notes,
+                    SCOPE,
+                    end_ns=end_ns,
+                    queued=self.added_ns != self.scheduled_ns,
+                    abort=abort,
+                    error=failure,
+                )
             )
+        elif not self.owns:
+            calls.whole_call(SCOPE, self.span, "generate", self.added_ns, end_ns, failure)
         with guard("transformers.describe"):
             self._describe(answer)
         if self.owns:
@@ -259,33 +265,17 @@ def _inner(outer: object, wrapped: Callable[..., Any], args: tuple[Any, ...], kw
 
 def _begin(model: Any, given: dict[str, Any], start_ns: int) -> tuple[Generation | None, Context]:
     """The call as one to follow, None if it is not to be recorded; and the context to work in."""
-    streamer = given.get("streamer")
-    base = _context(streamer)
-    span = base.get(REQUEST_KEY)
-    owns = not isinstance(span, LiveSpan) or span.ended or span.stage != Stage.SERVER
+    streams = given.get("streamer") is not None
+    base = _context(given.get("streamer"))
+    span, owns = calls.server_span(SCOPE, outcome.model_name(model), base, streams=streams, start_ns=start_ns)
     if owns:
-        name = outcome.model_name(model)
-        span = recorder.start(
-            f"text_completion {name}",
-            scope=SCOPE,
-            stage=Stage.SERVER,
-            kind=SpanKind.SERVER,
-            attributes={
-                semconv.GEN_AI_OPERATION_NAME: "text_completion",
-                semconv.GEN_AI_REQUEST_MODEL: name,
-                semconv.GEN_AI_REQUEST_STREAM: streamer is not None,
-            },
-            parent=base,
-            start_mono_ns=start_ns,
-        )
         base = span.context
-    assert isinstance(span, LiveSpan)
     if not span.recording:
         return None, base
     call = Generation(start_ns, span, given, owns=owns)
     if not owns:
         call.added_ns = min(submitted_ns.get() or start_ns, start_ns)
-    call.streams = streamer is not None
+    call.streams = streams
     call.notes.end_parse(start_ns)
     return call, base
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import re
 import sys
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from opentelemetry.util.types import AttributeValue
 
 from promptpath import semconv
-
-#: Where the hub's cache keeps a model.
-_CACHED: Final = re.compile(r"models--([^/\\]+?)--([^/\\]+)")
+from promptpath.instrumentation.shims.engine import calls
 
 
 @dataclass(frozen=True)
@@ -35,15 +31,9 @@ class Outcome:
 
 
 def model_name(model: Any) -> str:
-    """What a model is called: the hub's name for it, of a directory the last part; else its class."""
-    name = getattr(getattr(model, "config", None), "name_or_path", "") or ""
-    if not isinstance(name, str) or not name:
-        return type(model).__name__
-    cached = _CACHED.search(name)
-    if cached is not None:
-        return f"{cached[1]}/{cached[2]}"
-    is_path = os.path.isabs(name) or name.startswith((".", "~")) or "\\" in name or name.count("/") > 1
-    return re.split(r"[/\\]", name.rstrip("/\\"))[-1] if is_path else name
+    """What a model is called; its class, if it was made and not loaded."""
+    name = getattr(getattr(model, "config", None), "name_or_path", "")
+    return calls.model_of(name) if isinstance(name, str) and name else type(model).__name__
 
 
 def input_tokens(given: dict[str, Any]) -> int | None:
