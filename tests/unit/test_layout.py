@@ -85,7 +85,7 @@ def test_the_light_part_imports_nothing_of_the_extras() -> None:
         import importlib, pkgutil, sys
         heavy = {"fastapi", "chdb", "streamlit", "clickhouse_connect", "pyarrow", "numpy", "altair", "uvicorn",
                  "pandas", "openai", "httpx", "httpx2", "starlette", "tokenizers", "openvino_genai", "rich",
-                 "torch", "transformers", "ctranslate2"}
+                 "torch", "transformers", "ctranslate2", "onnxruntime_genai"}
         class Refuse:
             def find_spec(self, name, path=None, target=None):
                 if name.split(".")[0] in heavy:

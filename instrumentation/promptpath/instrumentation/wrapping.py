@@ -6,6 +6,7 @@ it is never an error. Patches are grouped by the module that asked for them, so 
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 import threading
@@ -19,6 +20,8 @@ from promptpath.instrumentation.safety import note_failure
 
 #: wrapt's convention: (wrapped, instance, args, kwargs) -> result.
 Wrapper = Callable[[Callable[..., Any], Any, tuple[Any, ...], dict[str, Any]], Any]
+#: Makes of a method the function that is to be there in its place.
+Maker = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _log: Final = logging.getLogger("promptpath")
 _lock: Final = threading.Lock()
@@ -27,12 +30,12 @@ _lock: Final = threading.Lock()
 class _Patch:
     """One patched attribute, or one that waits for its module to be imported."""
 
-    __slots__ = ("_active", "attribute", "had_own", "name", "original", "owner", "parent", "proxy", "wrapper")
+    __slots__ = ("_active", "attribute", "had_own", "make", "name", "original", "owner", "parent", "proxy")
 
-    def __init__(self, owner: object, name: str, wrapper: Wrapper) -> None:
+    def __init__(self, owner: object, name: str, make: Callable[[_Patch, Callable[..., Any]], Any]) -> None:
         self.owner = owner
         self.name = name
-        self.wrapper = wrapper
+        self.make = make
         self.parent: Any = None
         self.attribute = ""
         self.original: Any = None
@@ -53,7 +56,7 @@ class _Patch:
             _skip(f"{_name_of(owner)}:{self.name}")
             return False
         self.had_own = self.attribute in getattr(self.parent, "__dict__", {})
-        proxy = wrapt.FunctionWrapper(self.original, self.wrapper, enabled=self.is_active)
+        proxy = self.make(self, self.original)
         try:
             setattr(self.parent, self.attribute, proxy)
         except Exception as error:  # a type that cannot be patched, such as one of an extension module
@@ -113,8 +116,32 @@ def wrap(owner: object, name: str, wrapper: Wrapper, *, group: str | None = None
     Returns:
         True if it is in place or waits for its module, False if there is no such attribute.
     """
-    group = group or _caller()
-    patch = _Patch(owner, name, wrapper)
+
+    def make(patch: _Patch, original: Callable[..., Any]) -> Any:
+        return wrapt.FunctionWrapper(original, wrapper, enabled=patch.is_active)
+
+    return _put(_Patch(owner, name, make), group or _caller())
+
+
+def replace(owner: object, name: str, maker: Maker, *, group: str | None = None) -> bool:
+    """As `wrap`, by a plain function: for methods called so often that the way through a wrapper costs too much.
+
+    The function is not told when it is taken off: where somebody has wrapped over it since, it goes on being called,
+    and then must only pass through.
+
+    Args:
+        owner, name, group: as for `wrap`.
+        maker: given the method, returns the function that is put in its place, and is called as the method was.
+    """
+
+    def make(_: _Patch, original: Callable[..., Any]) -> Any:
+        return functools.update_wrapper(maker(original), original)
+
+    return _put(_Patch(owner, name, make), group or _caller())
+
+
+def _put(patch: _Patch, group: str) -> bool:
+    owner, name = patch.owner, patch.name
     with _lock:
         patches = _patches.setdefault(group, [])
         if any(other.owner == owner and other.name == name and other.is_active() for other in patches):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import wrapt
 
-from promptpath.instrumentation.wrapping import skipped, unwrap_all, wrap
+from promptpath.instrumentation.wrapping import replace, skipped, unwrap_all, wrap
 
 
 class Base:
@@ -84,6 +84,22 @@ def test_over_a_wrapper_of_somebody_else_ours_passes_through_once_taken_off() ->
     unwrap_all()
     assert Library().method() == "<method>"
     Library.method = original  # type: ignore[method-assign]
+
+
+def test_a_plain_function_goes_on_and_off() -> None:
+    before = dict(vars(Library))
+
+    def maker(original: Any) -> Any:
+        return lambda self: original(self) + "!"
+
+    assert replace(Library, "method", maker)
+    assert replace(Library, "inherited", maker)
+    assert replace(Library, "method", maker)  # it is there already
+    assert (Library().method(), Library().inherited(), Base().inherited()) == ("method!", "inherited!", "inherited")
+    assert (Library.method.__name__, Library.method.__qualname__) == ("method", "Library.method")
+    assert not replace(Library, "gone", maker)
+    unwrap_all()
+    assert dict(vars(Library)) == before
 
 
 def test_what_is_not_there_is_skipped_and_listed() -> None:

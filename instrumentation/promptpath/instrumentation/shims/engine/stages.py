@@ -85,5 +85,5 @@ def record(
             request.first_token_ns,
             notes.first_text_mono_ns,
             False,
-            {semconv.DETOKENIZE_TOTAL_US: notes.decode_ns // 1000},
+            {semconv.DETOKENIZE_TOTAL_US: notes.decode_ns // 1000} if notes.decode_ns else {},
         )
