@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from promptpath.collector import auth
+from tests.e2e.environments import CACHE
 from tests.e2e.vllm import environment
 from tests.integration.collector.running import RunningCollector
 
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "promptpath-tests"
 _JS = Path(__file__).parent / "js"
 _INSTALL_S = 300
 
@@ -31,8 +30,8 @@ def js() -> Path:
         pytest.skip("npm and node are not installed, so OpenTelemetry's JavaScript exporters were not tested")
     names = ("package.json", "package-lock.json")
     version = hashlib.sha256(b"".join((_JS / name).read_bytes() for name in names)).hexdigest()[:12]
-    folder = _CACHE / f"otlp-js-{version}"
-    _CACHE.mkdir(parents=True, exist_ok=True)
+    folder = CACHE / f"otlp-js-{version}"
+    CACHE.mkdir(parents=True, exist_ok=True)
     with Path(f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "done").exists():

@@ -25,6 +25,7 @@ from tests.integration.collector.running import RunningCollector
 
 MS = 1_000_000
 _START_S = 180.0
+_ROUNDED_NS = 2_000
 _LOAD = Path(__file__).with_name("load.py")
 
 
@@ -74,18 +75,34 @@ def gaps_off(row: dict[str, Any], one: dict[str, Any]) -> tuple[int, int]:
     return int(off.sum()), int(judged.sum())
 
 
+def follows(row: dict[str, Any], one: dict[str, Any]) -> bool:
+    """Whether TTFT and gaps lie within what the client's own readings leave room for.
+
+    The client notes when the bytes of a token came and when the program had the token; what we say must lie between
+    them, however long the two are apart. No delay of a busy machine can make that untrue.
+    """
+    had_ns, came_ns = np.array(one["at_ns"]), np.array(one["came_ns"])
+    # Token times are stored in whole microseconds.
+    ttft_ns, gaps_ns = int(row["ttft_ns"]), np.array(row["gaps_us"], np.int64) * 1000
+    first = came_ns[0] - one["sent_ns"] - _ROUNDED_NS <= ttft_ns <= had_ns[0] + _ROUNDED_NS
+    after = gaps_ns >= came_ns[1:] - had_ns[:-1] - _ROUNDED_NS
+    before = gaps_ns <= had_ns[1:] - came_ns[:-1] + _ROUNDED_NS
+    return bool(first and after.all() and before.all())
+
+
 @dataclass
 class Stack:
-    """A running vLLM and a collector."""
+    """A running vLLM and a collector. front: what prompts are sent to, where that is not vLLM itself."""
 
     url: str
     collector: RunningCollector
     home: Path
+    front: str | None = None
 
     def send(self, plan: list[dict[str, Any]], at_once: int) -> list[dict[str, Any]]:
         """Sends prompts; what the client saw of each, in the plan's order."""
         done = subprocess.run(
-            [sys.executable, str(_LOAD), self.url, str(at_once)],
+            [sys.executable, str(_LOAD), self.front or self.url, str(at_once)],
             input=json.dumps(plan),
             env=clean_environment(self.home)
             | {
@@ -162,7 +179,7 @@ def serving(made: environment.Environment, home: Path, *options: str, native_tra
             )
         try:
             url = f"http://127.0.0.1:{port}"
-            wait_until_healthy(url, process, log)
+            wait_until_healthy(f"{url}/health", process, log)
             yield Stack(url, collector, home)
         finally:
             process.send_signal(signal.SIGTERM)
@@ -174,11 +191,11 @@ def serving(made: environment.Environment, home: Path, *options: str, native_tra
 
 
 def wait_until_healthy(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Waits until a server answers; fails with its log if it does not come up."""
+    """Waits until a server answers at a URL; fails with its log if it does not come up."""
     deadline = time.monotonic() + _START_S
     while True:
         try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5):
+            with urllib.request.urlopen(url, timeout=5):
                 return
         except (urllib.error.URLError, OSError):
             assert process.poll() is None, log.read_text()[-4000:]
