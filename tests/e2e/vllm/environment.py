@@ -15,7 +15,7 @@ VERSION = "0.32.0"
 #: Their operators do not match the torch that vLLM for CPUs brings; nothing here needs them.
 _UNUSED = ("torchvision", "torchaudio", "torchcodec")
 #: Other engines, for tests of their own; transformers is there already, but for what its server asks for.
-_BESIDE = ("ctranslate2==4.8.5", "accelerate==1.16.0")
+_BESIDE = ("ctranslate2==4.8.5", "accelerate==1.16.0", "onnx-ir==1.1.0", "onnxruntime-genai==0.18.0")
 
 
 @dataclass(frozen=True)
